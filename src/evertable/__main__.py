@@ -1,0 +1,7 @@
+"""`python -m evertable`."""
+
+import sys
+
+from evertable.cli.main import main
+
+sys.exit(main())
