@@ -1,0 +1,1 @@
+"""Rules: pure functions of the model and of facts, to findings."""
