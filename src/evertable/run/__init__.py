@@ -1,0 +1,1 @@
+"""Running tables: queries, their sinks, their locks, their end."""
