@@ -1,0 +1,1 @@
+"""The command line: thin commands; all rendering is in `terminal` and `live`."""
