@@ -15,6 +15,7 @@ from evertable.project import open_pipeline
 from evertable.run.opening import needs
 from evertable.spark import connectors
 from evertable.spark.connectors import REPOSITORY, Connector, Jar, JarSet
+from kit import wait_for
 
 
 @pytest.fixture
@@ -162,8 +163,13 @@ def test_the_broker_starts_makes_topics_and_keeps_its_folder(tmp_path):
 
     for topics in (["--topic", "a:3", "--topic", "b"], ["--topic", "a:3"]):
         process, address = start(*topics)
-        found = AdminClient({"bootstrap.servers": address}).list_topics(timeout=20).topics
-        assert {name: len(t.partitions) for name, t in found.items()} == {"a": 3, "b": 1}
+        admin = AdminClient({"bootstrap.servers": address})
+
+        def partitions(admin=admin):
+            found = admin.list_topics(timeout=20).topics
+            return {name: len(t.partitions) for name, t in found.items()}
+
+        wait_for(lambda ask=partitions: ask() == {"a": 3, "b": 1})
         process.send_signal(2)
         _, errors = process.communicate(timeout=30)
         assert process.returncode == 0, errors

@@ -53,6 +53,14 @@ _SILENT = logging.getLogger("evertable.librdkafka")  # what matters comes as an 
 _SILENT.disabled = True
 _PATIENCE = 20.0  # seconds for a broker to answer
 _PIECE = 5_000  # records between two looks at what went wrong
+# A broker that has just come up says one of these until it has read its own logs; librdkafka
+# hands them on without calling them retriable.
+_COMING_UP = (
+    "COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR",
+    "LEADER_NOT_AVAILABLE", "NOT_LEADER_FOR_PARTITION", "NOT_CONTROLLER", "BROKER_NOT_AVAILABLE",
+    "REQUEST_TIMED_OUT", "NETWORK_EXCEPTION", "CONCURRENT_TRANSACTIONS", "UNSTABLE_OFFSET_COMMIT",
+    "NOT_ENOUGH_REPLICAS", "NOT_ENOUGH_REPLICAS_AFTER_APPEND", "KAFKA_STORAGE_ERROR",
+)  # fmt: skip
 
 
 class About:
@@ -108,7 +116,7 @@ class About:
                 "VALUE_REFUSED", f'Kafka cannot keep a row of table "{self.table.name}"',
                 self.place, detail=said, hint="kafka.max.request.size, and the topic's own limit",
             )  # fmt: skip
-        if error.retriable() or error.txn_requires_abort() or code < 0:
+        if _passes(error) or error.txn_requires_abort() or code < 0:
             return self.unreachable(said)
         return Finding("SINK_FAILED", f"Kafka refused what {self.what} asked of it", self.place,
                        detail=said)  # fmt: skip
@@ -152,7 +160,7 @@ class TransactionSink:
                 producer, errors = _producer(about)
                 # Who wrote before us is fenced off, its open transaction aborted: only now is the
                 # ledger final.
-                producer.init_transactions(_PATIENCE)
+                _patiently(lambda: producer.init_transactions(_PATIENCE))
                 return TransactionSession(about, producer, errors, ledger, ledger.read())
             except BaseException:
                 ledger.close()
@@ -171,15 +179,19 @@ class Ledger:
         self._at = (about.ledger, 0)
 
     def read(self) -> LedgerEntry | None:
+        found = _patiently(self._committed)
+        if found.offset < 0:
+            return None
+        query_id, _, digest = (found.metadata or "").partition(" ")
+        return LedgerEntry(query_id, found.offset - 1, digest)
+
+    def _committed(self) -> Any:
         from confluent_kafka import KafkaException, TopicPartition
 
         (found,) = self._consumer.committed([TopicPartition(*self._at)], timeout=_PATIENCE)
         if found.error:
             raise KafkaException(found.error)
-        if found.offset < 0:
-            return None
-        query_id, _, digest = (found.metadata or "").partition(" ")
-        return LedgerEntry(query_id, found.offset - 1, digest)
+        return found
 
     def add(self, producer: Any, entry: LedgerEntry) -> None:
         """Into the transaction that is open."""
@@ -273,16 +285,7 @@ class TransactionSession:
         self._raise_error()
 
     def _commit(self) -> None:
-        from confluent_kafka import KafkaException
-
-        until = time.monotonic() + _PATIENCE
-        while True:
-            try:
-                self._producer.commit_transaction(_PATIENCE)
-                return
-            except KafkaException as e:
-                if not e.args[0].retriable() or time.monotonic() > until:
-                    raise
+        _patiently(lambda: self._producer.commit_transaction(_PATIENCE))
 
     def _raise_error(self) -> None:
         from confluent_kafka import KafkaException
@@ -308,6 +311,25 @@ class TransactionSession:
         """The producer ends with the last who knows it; Spark still knows this session."""
         self._producer = None
         self._ledger.close()
+
+
+def _passes(error: Any) -> bool:
+    """Whether the same request may be made again."""
+    return bool(error.retriable()) or error.name() in _COMING_UP
+
+
+def _patiently(call: Callable[[], Any]) -> Any:
+    """What a call gives once the broker is ready for it."""
+    from confluent_kafka import KafkaException
+
+    until = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            return call()
+        except KafkaException as e:
+            if not _passes(e.args[0]) or time.monotonic() > until:
+                raise
+            time.sleep(0.1)
 
 
 class _NoTopic(Exception):
