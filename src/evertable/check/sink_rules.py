@@ -154,7 +154,7 @@ def upkeep_fits(known: Known) -> Iterator[Finding]:
     for table in known.pipeline.tables:
         asked = {
             "retain": ("retains", table.retain is not None),
-            "on_schema_change": ("adds_columns", table.on_schema_change != "fail"),
+            "on_schema_change": ("adds_columns", table.on_schema_change == "add_columns"),
         }
         for key, (ability, given) in asked.items():
             sinks = [s for spec in table.sinks if (s := known.sink(spec))]

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from evertable.location import Location
+from evertable.model.shape import Shape
 
 Bound = Literal["bounded", "growing", "constant", "yours"]
 Kind = Literal[
@@ -113,4 +114,5 @@ class Plan:
     largest_static: int = 0  # bytes of a bounded table that each batch reads again
     failure: str = ""  # why Spark would end the query in its first batch
     steps: Step | None = None
+    shape: Shape | None = None  # what it computes, where that was asked for
     unknown: str = ""  # why the planner could not be asked

@@ -251,7 +251,7 @@ class Table:
             }
         ),
     ] = None
-    on_schema_change: Literal["fail", "add_columns"] = "fail"
+    on_schema_change: Literal["fail", "add_columns"] | None = None  # None: as its sink does
     partition_by: Names = ()
     watermark_policy: Literal["min", "max"] = "min"
     stop_timeout: Duration = "30 seconds"

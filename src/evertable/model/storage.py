@@ -46,5 +46,9 @@ class Storage:
         """The ids of the topics that a table has read."""
         return os.path.join(self.folder, "sources", f"{table}.json")
 
+    def manifests(self, table: str) -> str:
+        """What a table was, each time it was started as another one."""
+        return os.path.join(self.folder, "manifests", table)
+
     def lock(self, table: str) -> str:
         return os.path.join(self.folder, "locks", f"{table}.lock")

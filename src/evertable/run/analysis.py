@@ -67,11 +67,12 @@ def analyse_table(
     unfit: str = "",
     sources: Mapping[str, SourceCapabilities] = SOURCES,
     opened: frames.Opened | None = None,
+    shaped: bool = False,
 ) -> Analysed:
     """Build a table's frame and have Spark judge it in the table's mode; raises Refused.
 
     `dry`: nothing will run, so that what other tables will make may be missing. `unfit`: why its
-    planner is not asked. `opened` plays the sources.
+    planner is not asked. `opened` plays the sources. `shaped` asks for what the query computes.
     """
     built = frames.build(
         session, pipeline, table, sources, schemas, named=named, dry=dry, opened=opened
@@ -124,7 +125,7 @@ def analyse_table(
     if errors_of(findings):
         raise Refused(*findings)
     promises = tuple(targets.promise(pipeline, table, spec) for spec in table.sinks)
-    seen = foresee(session, pipeline, table, built, promises, sources, unfit)
+    seen = foresee(session, pipeline, table, built, promises, sources, unfit, shaped=shaped)
     findings += [*failures(seen), *check_plan(seen)]
     if errors_of(findings):
         raise Refused(*findings)

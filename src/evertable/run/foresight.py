@@ -31,12 +31,14 @@ def foresee(
     promises: Sequence[Guarantee],
     sources: Mapping[str, SourceCapabilities],
     unfit: str = "",
+    *,
+    shaped: bool = False,
 ) -> Foreseen:
     """The facts that rules about a table's plan judge by."""
     context = session.sparkContext
     return Foreseen(
         table,
-        Plan(unknown=unfit) if unfit else _plan(table, built),
+        Plan(unknown=unfit) if unfit else _plan(table, built, shaped),
         lossy=tuple(s.name for s in built.streams if not sources[s.format].replays),
         twice=built.twice,
         targets=tuple(
@@ -60,9 +62,11 @@ def failures(seen: Foreseen) -> Iterator[Finding]:
             yield replace(finding, detail=finding.detail or "Spark says so in the first batch only")
 
 
-def _plan(table: Table, built: Built) -> Plan:
+def _plan(table: Table, built: Built, shaped: bool) -> Plan:
     """Spark's planner may not be what it was; then a table runs all the same."""
     try:
-        return incremental.plan_of(built.frame, table.output_mode, table.trigger.kind, built.texts)
+        return incremental.plan_of(
+            built.frame, table.output_mode, table.trigger.kind, built.texts, shaped=shaped
+        )
     except Exception as e:
         return Plan(unknown=" ".join(str(e).split())[:200] or type(e).__name__)

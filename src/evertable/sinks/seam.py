@@ -144,7 +144,8 @@ def kept_otherwise(
     table: str, place: Location | None, before: tuple[str | None, str | None], mode: str, key: str
 ) -> Finding | None:
     """Another mode or key would leave old rows behind; complete mode replaces them all."""
-    if not before[0] or before == (mode, key) or mode == "complete":
+    as_was = before[0] == mode and sorted((before[1] or "").split(", ")) == sorted(key.split(", "))
+    if not before[0] or as_was or mode == "complete":
         return None
     return Finding(
         "SINK_SCHEMA",

@@ -9,6 +9,8 @@ import time
 import uuid
 from pathlib import Path
 
+from evertable.model.standing import Standing
+
 
 class Checkpoint:
     """The offset log, the commit log and the query id of one table."""
@@ -73,6 +75,30 @@ class Checkpoint:
         key = "spark.sql.streaming.queryEvolution.enableSourceEvolution"
         return str(confs.get(key, "false")) == "true"
 
+    def standing(self) -> Standing:
+        """Where it stands, as one value."""
+        last = self.last_offset()
+        if last < 0:
+            return Standing(query_id=self.query_id() or "")
+        version, metadata, *lines = self._lines("offsets", last)
+        offsets = _by_source(version, lines)
+        try:
+            before = _by_source(version, self._lines("offsets", last - 1)[2:])
+        except FileNotFoundError:
+            before = {}
+        values = json.loads(metadata) if metadata else {}
+        return Standing(
+            self.query_id() or "",
+            last,
+            self.last_commit(),
+            self.sources_named(),
+            offsets,
+            frozenset(name for name, at in offsets.items() if before.get(name) != at),
+            max(self.watermark_millis() or 0, values.get("batchWatermarkMs", 0)),
+            values.get("conf", {}),
+            self.keeps_state(),
+        )
+
     def watermark_millis(self) -> int | None:
         """The watermark that the next batch will begin with."""
         last = self.last_commit()
@@ -131,3 +157,11 @@ class Checkpoint:
         except FileNotFoundError:
             return []
         return [int(name) for name in names if name.isdigit()]
+
+
+def _by_source(version: str, lines: list[str]) -> dict[str, str]:
+    """Offsets by the names of their sources, or by their places where they have none."""
+    if version == "v2":
+        pairs = (line.partition(":") for line in lines if line)
+        return {name: offset for name, _, offset in pairs}
+    return {str(place): offset for place, offset in enumerate(lines)}

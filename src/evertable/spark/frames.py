@@ -48,6 +48,8 @@ class Built:
     statics: tuple[Static, ...] = ()
     twice: tuple[str, ...] = ()  # streams that it reads more than once
     texts: Mapping[str, Location] = field(default_factory=dict)  # of SQL, and where each begins
+    uses: Mapping[str, str] = field(default_factory=dict)  # names of sources -> their streams
+    views: tuple[str, ...] = ()  # that were read on the way
 
 
 def build(
@@ -126,6 +128,7 @@ class Frames:
         self._bounded = bounded  # streams are read through this as bounded pieces instead
         self._inputs = {entry.name.lower(): entry for entry in pipeline.inputs()}
         self._uses: dict[str, int] = {}
+        self._names_of_uses: dict[str, str] = {}
         self._taken = set(self._inputs) | {t.name.lower() for t in pipeline.tables}
         self._path = list(path)  # of views and tables that are being built
         self._hops: dict[str, Stream] = {}
@@ -150,6 +153,8 @@ class Frames:
             tuple(s for s in self._pipeline.statics if s.name in self._statics),
             tuple(s.name for s in streams if self._uses.get(s.name, 0) > 1),
             self._texts,
+            self._names_of_uses,
+            tuple(sorted(self.views_used)),
         )
 
     def of(self, query: Query, what: str) -> DataFrame:
@@ -239,6 +244,7 @@ class Frames:
             return entry.name, self._statics[entry.name]
         name = self._name_of_use(entry.name)
         if isinstance(entry, Stream):
+            self._names_of_uses[name] = entry.name
             return name, self._stream(entry, name)
         self._enter(entry)
         try:

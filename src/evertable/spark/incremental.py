@@ -7,13 +7,15 @@ something is kept is the difference.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from evertable.location import Location
 from evertable.model.facts import Plan
 from evertable.model.pipeline import OutputMode, TriggerKind
 from evertable.spark import hazards, planner
-from evertable.spark.state_operators import WATERMARK, Reading, stream_names
+from evertable.spark.execution import execution_of
+from evertable.spark.shapes import shape_of
+from evertable.spark.state_operators import Reading, stream_names
 from evertable.spark.steps import steps_of
 from evertable.spark.trees import Node
 
@@ -21,12 +23,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _MODES: tuple[OutputMode, ...] = ("append", "update", "complete")
-# What StreamExecution sets in its own session.
-_AS_STREAMS_DO = {
-    "spark.sql.cbo.enabled": "false",
-    "spark.sql.requireAllClusterKeysForDistribution": "false",
-    "spark.sql.adaptive.enabled": "false",
-}
 
 
 def plan_of(
@@ -34,10 +30,13 @@ def plan_of(
     mode: OutputMode,
     trigger: TriggerKind = "default",
     texts: Mapping[str, Location] | None = None,
+    *,
+    shaped: bool = False,
 ) -> Plan:
     """What Spark's own planner says of a streaming DataFrame in a mode.
 
-    `texts` are the SQL texts that it was made of, and where each of them begins.
+    `texts` are the SQL texts that it was made of, and where each of them begins; `shaped` asks
+    for what it computes, too.
     """
     refusals = refusals_of(frame, trigger)
     if mode in refusals:
@@ -45,7 +44,8 @@ def plan_of(
     query = planner.query_of(frame)
     asked = planner.asked(query)
     try:
-        root = Node(_planned(frame, mode))
+        execution = execution_of(frame, mode)
+        root = Node(execution.executedPlan())
     except Exception as e:
         failure = hazards.failure_of_planning(e)
         if failure is None:
@@ -68,6 +68,7 @@ def plan_of(
         hazards.moved_filters(query, root),
         hazards.largest_static(query),
         steps=steps_of(root, dict(kept), reading.names),
+        shape=shape_of(execution, root, reading.names) if shaped else None,
     )
 
 
@@ -97,53 +98,3 @@ def unfit(spark: SparkSession) -> str:
     told = [(k.kind, k.bound, k.millis, k.window) for k in found]
     expected = [("window", "bounded", 10_000, 60_000)]
     return "" if told == expected else f"its planner says {told} in the place of {expected}"
-
-
-def _planned(frame: DataFrame, mode: OutputMode) -> Any:
-    """The physical plan of the second batch."""
-    session: Any = frame.sparkSession
-    jvm: Any = session._jvm
-    streaming = jvm.org.apache.spark.sql.execution.streaming
-    clone = session._jsparkSession.cloneSession()
-    for conf, value in _AS_STREAMS_DO.items():
-        clone.conf().set(conf, value)
-    clone.conf().set(
-        "spark.sql.streaming.internal.stateStore.partitions",
-        clone.conf().get("spark.sql.shuffle.partitions"),
-    )
-    modes = jvm.org.apache.spark.sql.streaming.OutputMode
-    java_mode = {"append": modes.Append, "update": modes.Update, "complete": modes.Complete}[mode]()
-
-    def metadata(watermark: int) -> Any:
-        return streaming.checkpointing.OffsetSeqMetadata.apply(watermark, 0, clone.conf())
-
-    def module(name: str) -> Any:
-        loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
-        return loader.loadClass(f"{name}$").getField("MODULE$").get(None)
-
-    empty = module("scala.collection.mutable.HashMap").empty
-    active = jvm.org.apache.spark.sql.classic.SparkSession
-    before = session._jsparkSession
-    active.setActiveSession(clone)
-    try:
-        execution = streaming.runtime.IncrementalExecution(
-            clone,
-            planner.analyzed(frame),
-            java_mode,
-            "<unknown>",
-            jvm.java.util.UUID.randomUUID(),
-            jvm.java.util.UUID.randomUUID(),
-            1,
-            jvm.scala.Some(metadata(WATERMARK - 1000)),
-            metadata(WATERMARK),
-            streaming.runtime.WatermarkPropagator.apply(clone.sessionState().conf()),
-            False,
-            empty(),
-            empty(),
-            module("org.apache.spark.sql.execution.CommandExecutionMode").ALL(),
-            False,
-            False,
-        )
-        return execution.executedPlan()
-    finally:
-        active.setActiveSession(before)

@@ -48,6 +48,19 @@ def resolve(options: Mapping[str, str], what: str, place: Location | None) -> di
     return {key: _SECRET.sub(value_of, text) for key, text in options.items()}
 
 
+def secrets_in(text: str) -> list[str]:
+    """The names of the secrets that an option asks for."""
+    return _SECRET.findall(text)
+
+
+def value_of(name: str) -> str:
+    """The value of a secret; empty where it is not there."""
+    try:
+        return _read(name)
+    except LookupError:
+        return ""
+
+
 def redact(text: str) -> str:
     """The text without any secret that was read, user info in URLs, or password."""
     for value in sorted(_known, key=len, reverse=True):  # one secret may be a part of another

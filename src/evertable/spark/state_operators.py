@@ -15,6 +15,7 @@ from evertable.location import Location
 from evertable.model.facts import Bound, Kept, Kind, Mark, Timers
 from evertable.model.pipeline import OutputMode
 from evertable.spark import planner
+from evertable.spark.execution import WATERMARK
 from evertable.spark.planner import nodes, plain, seq
 from evertable.spark.trees import Node, Query
 from evertable.spark.user_state import code_of
@@ -22,7 +23,6 @@ from evertable.spark.user_state import code_of
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-WATERMARK = 1_000_000_000_000  # milliseconds
 _DELAY = "spark.watermarkDelayMs"
 _JOINS = {
     "Inner": "inner", "LeftOuter": "left outer", "RightOuter": "right outer",

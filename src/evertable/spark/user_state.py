@@ -27,12 +27,62 @@ def code_of(node: Any) -> Code | None:
     return _read(call for tree in trees for call in ast.walk(tree) if isinstance(call, ast.Call))
 
 
-def _function(node: Any) -> Any:
-    """The Python function, as it is sent to the workers."""
+def unpickled(function: Any) -> Any:
+    """The Python function in one of Spark's, as it is sent to the workers."""
     from pyspark import cloudpickle
 
-    text: str = node.functionExpr().func().command().mkString(",")
-    return cloudpickle.loads(bytes(int(number) & 0xFF for number in text.split(",")))[0]
+    text: str = function.command().mkString(",")
+    found = cloudpickle.loads(bytes(int(number) & 0xFF for number in text.split(",")))
+    return found[0] if isinstance(found, tuple) else found
+
+
+def declared(processor: Any) -> dict[str, str]:
+    """The state variables of a processor, from its `init`; what its source says, if that fails."""
+    handle = _Handle()
+    try:
+        processor.init(handle)
+    except Exception:  # it does more than declare, and what it wants is not here
+        trees = [ast.parse(textwrap.dedent(inspect.getsource(c))) for c in _classes(processor)]
+        calls = (c for tree in trees for c in ast.walk(tree) if isinstance(c, ast.Call))
+        code = _read(calls)
+        return {name: "ageing" if name in code.ageing else "" for name in code.states}
+    return handle.found
+
+
+class Declared:
+    """Stands for a state variable."""
+
+
+class _Handle:
+    """Notes what a processor declares; gives it nothing to work with."""
+
+    def __init__(self) -> None:
+        self.found: dict[str, str] = {}
+
+    def getValueState(self, stateName: str, schema: Any, ttlDurationMs: Any = None) -> Any:
+        return self._note("value", stateName, (schema,), ttlDurationMs)
+
+    def getListState(self, stateName: str, schema: Any, ttlDurationMs: Any = None) -> Any:
+        return self._note("list", stateName, (schema,), ttlDurationMs)
+
+    def getMapState(
+        self, stateName: str, userKeySchema: Any, valueSchema: Any, ttlDurationMs: Any = None
+    ) -> Any:
+        return self._note("map", stateName, (userKeySchema, valueSchema), ttlDurationMs)
+
+    def _note(self, kind: str, name: str, schemas: tuple[Any, ...], ttl: Any) -> Declared:
+        types = [_type_of(schema) for schema in schemas]
+        self.found[name] = f"{kind} {' -> '.join(types)}{f' for {ttl} ms' if ttl else ''}"
+        return Declared()
+
+
+def _type_of(schema: Any) -> str:
+    text = schema if isinstance(schema, str) else schema.simpleString()
+    return " ".join(str(text).lower().split())
+
+
+def _function(node: Any) -> Any:
+    return unpickled(node.functionExpr().func())
 
 
 def _classes(processor: Any) -> Iterator[type]:

@@ -140,12 +140,17 @@ class EmbeddedSession:
             ) from e
 
     def _fit(self, there: list[tuple[str, str]]) -> None:
-        """The table that is there has these columns, or gets those that are new."""
+        """The table that is there has these columns, or gets those that are new.
+
+        Columns that are gone from the query stay, with NULL in the rows from now on.
+        """
         wanted = {c.name: c.declared for c in self._columns}
         kept = dict(there)
         new = [c for c in self._columns if c.name not in kept]
-        adds = self._table.on_schema_change == "add_columns"
-        if any(wanted.get(name) != kind for name, kind in kept.items()) or (new and not adds):
+        adds = self._table.on_schema_change != "fail"  # the table is ours alone
+        other = [n for n, kind in kept.items() if n in wanted and wanted[n] != kind]
+        gone = [n for n in kept if n not in wanted]
+        if other or ((new or gone) and not adds):
             raise Refused(self._does_not_fit(kept, wanted))
         for column in new:
             self._connection.execute(
@@ -157,7 +162,7 @@ class EmbeddedSession:
         new = ", ".join(f"{n} {_word(k)}" for n, k in wanted.items() if kept.get(n) != k)
         hint = f"take the edit back, or `evertable drop {self._table.name}` and start over"
         if not gone:
-            hint = "on_schema_change: add_columns keeps old rows, with NULL there; or " + hint
+            hint = "without on_schema_change: fail old rows stay, with NULL there; or " + hint
         return Finding(
             "SINK_SCHEMA",
             f'table "{self._table.name}" is kept with other columns than its query now has',

@@ -108,7 +108,7 @@ def misfit(
     missing = [c for c in columns if there.column(c.name) is None]
     wrong = [c for c in columns if (e := there.column(c.name)) and not fits(c, e)]
     required = [e.name for e in there.columns if e.required and e.name not in wanted]
-    if missing and table.on_schema_change == "fail":
+    if missing and table.on_schema_change != "add_columns":
         added = ", ".join(f"ADD COLUMN {quoted(c.name)} {c.made}" for c in missing)
         return _misfit(
             about, name, f'has no column "{missing[0].name}"',
