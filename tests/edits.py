@@ -16,7 +16,7 @@ streams:
   c: {format: json, path: c, schema: "id INT, k STRING, u STRING, at TIMESTAMP, n INT, m INT, x DOUBLE", options: {maxFilesPerTrigger: 1}}
 statics:
   s: {format: csv, path: s1.csv, schema: "sk STRING, brand STRING", options: {header: true}}
-"""  # noqa: E501
+"""
 MARKED = STREAMS.replace("MARK_A", ", watermark: {column: at, delay: 10 minutes}").replace(
     "MARK_B", ", watermark: {column: bt, delay: 10 minutes}"
 )
@@ -28,16 +28,16 @@ def table(sql: str, mode: str = "append", more: str = "") -> str:
 
 
 def python(function: str, mode: str = "append", more: str = "") -> str:
-    return (
-        f'tables:\n  t:\n    query: {{python: "MODULE:{function}"}}\n    output_mode: {mode}\n{more}'
-    )
+    return f'tables:\n  t:\n    query: {{python: "MODULE:{function}"}}\n    output_mode: {mode}\n{more}'
 
 
 RANGE = "k = bk AND bt BETWEEN at - INTERVAL 5 MINUTES AND at + INTERVAL 5 MINUTES"
 BASES = {
     "stateless": MARKED + table("SELECT id, k, n FROM a WHERE n > 2"),
     "chosen": PLAIN + table("SELECT id FROM a WHERE k IN ('x', 'y')"),
-    "view": MARKED + "views:\n  big: SELECT * FROM a WHERE n > 2\n" + table("SELECT id, k FROM big"),
+    "view": MARKED
+    + "views:\n  big: SELECT * FROM a WHERE n > 2\n"
+    + table("SELECT id, k FROM big"),
     "keyed": PLAIN + table("SELECT k, sum(n) AS sn, sum(m) AS sm FROM a GROUP BY k", "update"),
     "chosen groups": PLAIN
     + table("SELECT k, sum(n) AS sn FROM a WHERE k <> 'y' GROUP BY k", "update"),
@@ -96,7 +96,7 @@ BASES = {
         + table("SELECT k, sum(n) AS v FROM a GROUP BY k", "update")
     ),
 }
-ONCE = '\n  once: {format: json, path: a, schema: "id INT, k STRING, u STRING, at TIMESTAMP, n INT, m INT, x DOUBLE", options: {maxFilesPerTrigger: 1}, watermark: {column: at, delay: 10 minutes}, dedup: {keys: [id, at]}}'  # noqa: E501
+ONCE = '\n  once: {format: json, path: a, schema: "id INT, k STRING, u STRING, at TIMESTAMP, n INT, m INT, x DOUBLE", options: {maxFilesPerTrigger: 1}, watermark: {column: at, delay: 10 minutes}, dedup: {keys: [id, at]}}'
 for _name in ("dedup", "dedup within", "dedup, window"):
     _once = ONCE if _name != "dedup within" else ONCE.replace(
         "keys: [id, at]", "keys: [id], within: watermark")  # fmt: skip
@@ -181,10 +181,10 @@ class Totals(StatefulProcessor):
 def processed(a):
     return a.groupBy("k").transformWithState(Totals(), "k STRING, total LONG", "update", "None")
 '''
-HELPER = '''
+HELPER = """
 def shout(x):
     return x.upper()
-'''
+"""
 
 
 class Edit(NamedTuple):

@@ -18,8 +18,9 @@ MAY_IMPORT = {
     "sources": {"model", "spark"},
     "sinks": {"model", "spark"},
     "check": {"model"},
-    "run": {"model", "check", "spark", "sources", "sinks"},
-    "testing": {"model", "define", "check", "spark", "sources", "sinks", "run", "project"},
+    "plan": {"model", "check", "spark"},
+    "run": {"model", "check", "spark", "sources", "sinks", "plan"},
+    "testing": {"model", "define", "check", "spark", "sources", "sinks", "plan", "run", "project"},
 }
 FILES = sorted(p for p in ROOT.rglob("*.py") if "templates" not in p.parts)
 

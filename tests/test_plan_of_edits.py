@@ -139,9 +139,7 @@ class Lab:
         pipeline, table, session = self.opened(confs)
         planning = Planning(pipeline, table)
         named = planning.checkpoint.sources_named()
-        analysed = analyse_table(
-            session, pipeline, table, self.schemas(), named=named, shaped=True
-        )
+        analysed = analyse_table(session, pipeline, table, self.schemas(), named=named, shaped=True)
         return planning, *planning.judged(analysed)
 
     def begin(self):
@@ -269,7 +267,9 @@ def test_what_is_said_of_an_edit_is_what_happens(name, begun, tmp_path, spark):
             fresh.feed(THEN)
             new.append(fresh.run(confs=edit.confs))
             turns = (first.mode, got.mode) == ("update", "append")  # gives groups a second time
-            right = got.rows == new[1].rows and not got.lost(first, (first, then), new) and not turns
+            right = (
+                got.rows == new[1].rows and not got.lost(first, (first, then), new) and not turns
+            )
             seen = [sorted(one.rows) for one in (got, new[1], then)]
             assert right == (judged.verdict in GOES_ON), (told, *seen)
     assert judged.verdict == edit.verdict, told

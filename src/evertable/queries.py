@@ -16,6 +16,7 @@ from evertable.run.events import (
     Retrying,
     Started,
 )
+from evertable.spark import planner
 
 if TYPE_CHECKING:
     from evertable.errors import Finding
@@ -74,7 +75,8 @@ class QueryHandle:
 
     def explain(self, *, extended: bool = False) -> str:
         """The plan of the newest batch."""
-        return self._run.explained(extended=extended)
+        query = self._run.query
+        return planner.explained(query, extended=extended) if query is not None else ""
 
     def stop(self) -> list[Stopped]:
         """End this table after the batch it is in; the others go on."""

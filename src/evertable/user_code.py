@@ -53,6 +53,15 @@ def load_module(file: str) -> ModuleType:
     return module
 
 
+def forget_modules(folder: str) -> None:
+    """Modules of a folder are imported anew when they are asked for again."""
+    below = os.path.realpath(folder) + os.sep
+    for name, module in list(sys.modules.items()):
+        file = getattr(module, "__file__", None)
+        if file and os.path.realpath(file).startswith(below) and "site-packages" not in file:
+            del sys.modules[name]
+
+
 def is_loading() -> bool:
     """Whether a file of the user's is being imported right now."""
     return bool(_loading)

@@ -50,7 +50,7 @@ class RunView:
     news: deque[str] = field(default_factory=lambda: deque(maxlen=_MOST_NEWS))
 
     def take(self, event: Event) -> None:
-        table = self.tables[event.table]
+        table = self.tables.setdefault(event.table, TableView(event.table))
         match event:
             case Started():
                 table.how = "running"

@@ -10,7 +10,7 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import FrameType
 from typing import Any
 
@@ -23,8 +23,10 @@ from evertable.cli.picture import (
     shown_rows,
     utc_now,
 )
+from evertable.cli.plan import answers_of
 from evertable.cli.terminal import Terminal, clean, count, duration, plain, visible
 from evertable.model.pipeline import Pipeline
+from evertable.plan.answers import Answer
 from evertable.run.events import Batch, Ended, Event, Idle
 from evertable.run.runner import Runner, Stopped, chosen
 from evertable.spark import printed
@@ -38,6 +40,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     pipeline_arguments(parser)
     parser.add_argument("--only", metavar="A,B", help="these tables only")
     parser.add_argument("--master", metavar="URL", help="the Spark master, such as local[4]")
+    parser.add_argument(
+        "--answer",
+        action="append",
+        default=[],
+        metavar="TABLE=WAY",
+        help="the way of a table whose edit asks for one",
+    )
     parser.add_argument("--log-every", type=float, default=30, metavar="SECONDS")
     parser.add_argument("--json", action="store_true", help="one JSON object an event")
 
@@ -47,12 +56,14 @@ def command(options: argparse.Namespace) -> int:
 
     pipeline = open_pipeline(options.file, sets_of(options))
     only = [name for name in (options.only or "").split(",") if name]
+    answers = answers_of(options.answer, [t.name for t in chosen(pipeline, only)])
     return run(
         with_master(pipeline, options.master),
         only,
         as_json=options.json,
         log_every=options.log_every,
         tell=listener_in(pipeline),
+        answers=answers,
     )
 
 
@@ -73,6 +84,7 @@ def run(
     as_json: bool = False,
     log_every: float = 30,
     tell: Callable[[Event], None] = lambda event: None,
+    answers: Mapping[str, Answer] | None = None,
 ) -> int:
     """Run in the foreground; the exit code. Both `evertable run` and `pipeline.run()`."""
     terminal = Terminal.of(sys.stdout)
@@ -92,7 +104,7 @@ def run(
         tell(event)
 
     printed.to(screen.printed)
-    runner = Runner(pipeline, only=only, emit=emit, show=screen.rows)
+    runner = Runner(pipeline, only=only, emit=emit, show=screen.rows, answers=answers)
     begun = time.monotonic()
     if terminal.live and not as_json:
         Terminal.of(sys.stderr).line("starting Spark…")

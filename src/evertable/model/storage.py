@@ -50,5 +50,9 @@ class Storage:
         """What a table was, each time it was started as another one."""
         return os.path.join(self.folder, "manifests", table)
 
+    def answers(self, table: str) -> str:
+        """The way that was chosen for a table whose edit asks for one."""
+        return os.path.join(self.folder, "answers", f"{table}.json")
+
     def lock(self, table: str) -> str:
         return os.path.join(self.folder, "locks", f"{table}.lock")

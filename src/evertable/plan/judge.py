@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from evertable.location import Location
-from evertable.plan import operator_rules, table_rules
+from evertable.plan import io_rules, operator_rules, state_rules, table_rules
 from evertable.plan.changes import Judgement, worst
 from evertable.plan.edit import Edit
 
-RULES = (*operator_rules.RULES, *table_rules.RULES)
+RULES = (*operator_rules.RULES, *state_rules.RULES, *io_rules.RULES, *table_rules.RULES)
 
 
 def judge(edit: Edit, place: Location | None = None) -> Judgement:

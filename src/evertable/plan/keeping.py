@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -84,6 +85,20 @@ class Keeping:
             (self._folder / _DRAFT).unlink(missing_ok=True)
         line = Line(_now(), "started", number, standing.next_batch, standing.offsets, answer)
         self._note(line)
+
+    def take_over(self, folder: str, made: Manifest, standing: Standing) -> None:
+        """A version with manifests of its own has taken this table's place. Can be done again."""
+        if self.newest(standing) is None:
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            before = self._read(self._folder / _DRAFT)
+            if before is not None:
+                self._write(self._file(before.number), before)
+                (self._folder / _DRAFT).unlink()
+            number = max(self._numbers(), default=0) + 1
+            self._write(self._file(number), Version(number, _now(), standing.query_id, 0, made))
+            self._forget()
+            self.note("rebuilt", standing, "rebuild")
+        shutil.rmtree(folder, ignore_errors=True)
 
     def note(self, event: str, standing: Standing, answer: str = "") -> None:
         """One more line of history."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
 from evertable.errors import Finding
@@ -111,3 +112,8 @@ def batch_of(
 def _number(value: object) -> float:
     """Spark writes NaN and Infinity as text where a batch had no length."""
     return float(value) if isinstance(value, int | float) and value == value else 0.0
+
+
+def now() -> str:
+    """The moment of an event."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z"

@@ -161,9 +161,7 @@ def _value(entry: Stream | Static | View | Table) -> Any:
 
 def _without(value: Any) -> Any:
     if isinstance(value, dict):
-        return {
-            k: _option(k, _without(v)) for k, v in value.items() if k not in _IN_CODE
-        }
+        return {k: _option(k, _without(v)) for k, v in value.items() if k not in _IN_CODE}
     return [_without(v) for v in value] if isinstance(value, list) else value
 
 
@@ -189,11 +187,15 @@ def _shown(value: str, name: str = "") -> str:
     return hidden
 
 
-# -- secrets -----------------------------------------------------------------------------------------
+# -- secrets ---------------------------------------------------------------------------------------
 
 
 def _secrets(pipeline: Pipeline, table: Table, analysed: Analysed) -> Iterator[str]:
-    entries = (*analysed.built.streams, *analysed.built.statics, *table.sinks)
+    entries: list[Stream | Static | SinkSpec] = [
+        *analysed.built.streams,
+        *analysed.built.statics,
+        *table.sinks,
+    ]
     for entry in entries:
         for value in {**entry.options, **entry.unchecked_options}.values():
             yield from secrets_in(value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from evertable.errors import Finding
@@ -9,11 +10,13 @@ from evertable.model.pipeline import Pipeline, Table
 from evertable.model.shape import Restart
 from evertable.model.standing import Standing
 from evertable.model.storage import Storage
+from evertable.plan.answers import Answers
 from evertable.plan.changes import Judgement
 from evertable.plan.edit import Edit
 from evertable.plan.judge import judge
 from evertable.plan.keeping import Keeping
 from evertable.plan.manifest import Manifest, comparable
+from evertable.plan.ways import offers
 from evertable.run.analysis import Analysed
 from evertable.run.manifests import manifest_of
 from evertable.spark.checkpoint import Checkpoint
@@ -32,6 +35,7 @@ class Planning:
         self.table = table
         self.checkpoint = Checkpoint(storage.checkpoint(table.name))
         self.keeping = Keeping(storage.manifests(table.name))
+        self.answers = Answers(storage.answers(table.name))
 
     def standing(self) -> Standing:
         return self.checkpoint.standing()
@@ -47,13 +51,15 @@ class Planning:
         old = version.manifest if version else Manifest(self.table.name, unknown=_NOTHING_KNOWN)
         new = comparable(old, made)
         if version and old.digest == new.digest:
-            return Judgement(
-                self.table.name, "same", batch=standing.next_batch, place=place
-            ), made
+            return Judgement(self.table.name, "same", batch=standing.next_batch, place=place), made
         if version is None:
-            return _by_the_checkpoint(self.table, standing, self._dry(analysed, standing)), made
+            judgement = _by_the_checkpoint(self.table, standing, self._dry(analysed, standing))
+            told = {"old": old.digest, "new": made.digest}
+            return replace(judgement, offers=offers(judgement, old, made), told=told), made
         edit = Edit(old, new, standing, self._dry(analysed, standing))
-        return judge(edit, place), made
+        judgement = judge(edit, place)
+        told = {"old": old.digest, "new": new.digest}
+        return replace(judgement, offers=offers(judgement, old, new), told=told), made
 
     def _dry(self, analysed: Analysed, standing: Standing) -> Restart:
         frame: DataFrame = analysed.frame
@@ -89,11 +95,19 @@ def refusal(judgement: Judgement) -> Finding:
     for change in said:
         if change.before or change.after:
             parts += [f"- {change.before}", f"+ {change.after}"]
+    ways = [f"  {o.way:<12} {o.said}" for o in judgement.offers]
     return Finding(
         f"CHECKPOINT_{judgement.verdict.upper()}",
         f'table "{judgement.table}": {"; ".join(dict.fromkeys(c.message for c in said))}',
         judgement.place,
         detail="\n".join(filter(None, parts)),
-        hint=f"`evertable plan` shows the ways forward; or --answer {judgement.table}=WAY",
+        hint="\n".join(
+            [
+                f"pick one, with `evertable plan` in a terminal or --answer {judgement.table}=WAY",
+                *ways,
+            ]
+        )
+        if ways
+        else "take the edit back, or write the new query as a table of its own",
         spark=worst.spark,
     )

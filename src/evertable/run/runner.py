@@ -6,7 +6,7 @@ import contextlib
 import os
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,11 +16,16 @@ from evertable.model.durations import millis
 from evertable.model.names import did_you_mean
 from evertable.model.pipeline import Pipeline, Table
 from evertable.model.storage import Storage
+from evertable.plan.answers import Answer
 from evertable.run.analysis import slots_problem
 from evertable.run.events import Event
 from evertable.run.faults import FaultHook, nothing_strikes
+from evertable.run.manifests import make_key
 from evertable.run.opening import open_spark
-from evertable.run.table_run import State, TableRun
+from evertable.run.rebuilding import begin_anew, passed_again, rebuilding
+from evertable.run.states import State
+from evertable.run.swapping import finish_swap, swap
+from evertable.run.table_run import TableRun
 from evertable.sinks.functions import Show
 from evertable.spark import session as spark_session
 from evertable.spark.hops import tables_read, upstream_first
@@ -53,6 +58,7 @@ class Runner:
         at: FaultHook = nothing_strikes,
         spark: SparkSession | None = None,
         quick: bool = False,
+        answers: Mapping[str, Answer] | None = None,
     ) -> None:
         self.pipeline = pipeline
         self._tables = chosen(pipeline, only)
@@ -61,30 +67,28 @@ class Runner:
         self._at = at
         self._spark = spark
         self._quick = quick
+        self._answers = dict(answers or {})
+        self._confs: dict[str, str] = {}
         self._give_up = threading.Event()
         self.runs: list[TableRun] = []
         self._upstream: dict[str, list[TableRun]] = {}
+        self._rebuilt: dict[str, TableRun] = {}  # table -> what takes its place when it is done
+        self._passes: dict[str, int] = {}  # how often that was run
 
     def start(self) -> None:
         """Start every table, or none: whatever refuses does so before the first one starts."""
         storage = Storage.of(self.pipeline)
         make_storage(storage)
-        confs = spark_session.all_confs(self.pipeline.spark, logs=storage.logs, quick=self._quick)
+        make_key(self.pipeline)
+        for table in self._tables:
+            finish_swap(self.pipeline, table)
+        self._confs = spark_session.all_confs(
+            self.pipeline.spark, logs=storage.logs, quick=self._quick
+        )
         spark = self._spark or open_spark(self.pipeline, logs=storage.logs, quick=self._quick)
         self._spark = spark
         reads = {t.name: tables_read(spark, self.pipeline, t) for t in self._tables}
-        self.runs = [
-            TableRun(
-                self.pipeline,
-                table,
-                spark,
-                confs,
-                show=self._show,
-                emit=self._emit,
-                at=self._at,
-            )
-            for table in upstream_first(self._tables, reads)
-        ]
+        self.runs = [self._run_of(table) for table in upstream_first(self._tables, reads)]
         self._upstream = {
             run.table.name: [up for up in self.runs if up.table.name in reads[run.table.name]]
             for run in self.runs
@@ -100,12 +104,26 @@ class Runner:
                 run.release()
             raise
 
+    def _run_of(self, table: Table) -> TableRun:
+        assert self._spark is not None
+        return TableRun(
+            self.pipeline,
+            table,
+            self._spark,
+            self._confs,
+            show=self._show,
+            emit=self._emit,
+            at=self._at,
+            answer=self._answers.get(table.name),
+        )
+
     def _prepare(self) -> None:
         findings: list[Finding] = []
         worst: type[EvertableError] = EvertableError
-        for run in self.runs:
+        for run in list(self.runs):
             try:
                 run.prepare()
+                self._also(run)
             except EvertableError as e:
                 findings += [f for f in e.findings if f not in findings]
                 worst = type(e) if e.exit_code >= worst.exit_code else worst
@@ -117,6 +135,20 @@ class Runner:
             for run in self.runs:
                 run.release()
             raise worst(*findings)
+
+    def _also(self, run: TableRun) -> None:
+        """The second table that an answer asks for: beside this one, or to take its place."""
+        course = run.course
+        if course is None or course.beside is None:
+            return
+        second = self._run_of(rebuilding(course.beside) if course.rebuilt else course.beside)
+        self.runs.append(second)
+        self._upstream[second.table.name] = self._upstream[run.table.name]
+        if course.rebuilt:
+            self._rebuilt[run.table.name] = second
+            begin_anew(self.pipeline, second)
+        else:
+            second.prepare()
 
     def foreseen(self) -> list[tuple[str, Finding]]:
         """(table, what is to be said of it), of tables that may start all the same."""
@@ -142,6 +174,8 @@ class Runner:
 
     def _waits(self, run: TableRun) -> bool:
         """Whether a table that ends by itself has to wait for the rows of one that does too."""
+        if run.waits_for_its_rebuild:
+            return True
         return run.table.trigger.ends and any(
             up.table.trigger.ends and not up.ended() for up in self._upstream[run.table.name]
         )
@@ -149,12 +183,46 @@ class Runner:
     def _start_waiting(self) -> None:
         """Start the tables whose input is complete by now; leave out those that get none."""
         for run in [r for r in self.runs if r.state is State.READY]:
+            if run.waits_for_its_rebuild:
+                self._take_its_place(run)
+                continue
             upstream = self._upstream[run.table.name]
             if any(up.ended() and up.state is not State.FINISHED for up in upstream):
                 run.leave_out()
             elif not self._waits(run):
                 with contextlib.suppress(EvertableError):  # it is among the failed now
                     run.start()
+
+    def _take_its_place(self, run: TableRun) -> None:
+        """The new version of a table is complete: swap, and go on with it."""
+        second = self._rebuilt[run.table.name]
+        if not second.ended():
+            return
+        if second.state is not State.FINISHED:
+            run.leave_out()
+            return
+        with contextlib.suppress(EvertableError):  # it is among the failed now
+            self._passes[run.table.name] = passes = self._passes.get(run.table.name, 0) + 1
+            if passed_again(second, passes):
+                self.runs.remove(second)
+                second = self._rebuilt[run.table.name] = self._run_of(second.table)
+                self.runs.append(second)
+                self._upstream[second.table.name] = self._upstream[run.table.name]
+                second.prepare()
+                second.start()
+                return
+            assert run.course is not None
+            assert run.course.manifest is not None
+            swap(self.pipeline, run.table, second.table, run.course.manifest)
+            run.release()
+            final = self._run_of(run.table)
+            self.runs[self.runs.index(run)] = final
+            self._upstream = {
+                name: [final if up is run else up for up in ups]
+                for name, ups in self._upstream.items()
+            }
+            final.prepare()
+            final.start()
 
     def _stop_with_the_failed(self) -> None:
         if any(r.state is State.FAILED and r.table.on_failure == "stop" for r in self.runs):

@@ -13,16 +13,16 @@ import json
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
-from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from evertable.errors import EvertableError, Finding, Refused
 from evertable.model.durations import millis
 from evertable.model.pipeline import Pipeline, Table
 from evertable.model.storage import Storage
+from evertable.plan.answers import Answer
 from evertable.run import retry
 from evertable.run.analysis import Analysed, analyse_table, table_session
+from evertable.run.changing import Changing, Course
 from evertable.run.claims import Claims
 from evertable.run.delivery import Delivery
 from evertable.run.events import (
@@ -34,10 +34,12 @@ from evertable.run.events import (
     Retrying,
     Started,
     batch_of,
+    now,
 )
 from evertable.run.faults import FaultHook
 from evertable.run.identities import Identities
 from evertable.run.stage import WORLD, Stage
+from evertable.run.states import State, jvm_died
 from evertable.run.targets import sink_options
 from evertable.run.triggers import triggered
 from evertable.sinks.functions import Show
@@ -58,15 +60,6 @@ if TYPE_CHECKING:
 _LOOK_EVERY = 0.02  # seconds between two looks at a batch that is to end
 
 
-class State(Enum):
-    NEW = "new"
-    READY = "ready"
-    RUNNING = "running"
-    FINISHED = "finished"
-    STOPPED = "stopped"
-    FAILED = "failed"
-
-
 class TableRun:
     """One table, from its definition to its end. A value of State says where it is."""
 
@@ -81,6 +74,7 @@ class TableRun:
         emit: Callable[[Event], None],
         at: FaultHook,
         stage: Stage = WORLD,
+        answer: Answer | None = None,
     ) -> None:
         storage = Storage.of(pipeline)
         self.table = table
@@ -98,7 +92,10 @@ class TableRun:
         self._checkpoint = Checkpoint(storage.checkpoint(table.name))
         self._identities = Identities(storage.identities(table.name))
         self._lock = CheckpointLock(spark, storage.lock(table.name), self._what, table.location)
-        self._claims = Claims(self._spark, pipeline, table, show, self._checkpoint, stage.sink)
+        self._show = show
+        self._claims = self._new_claims()
+        self._changing = Changing(pipeline, table, answer)
+        self.course: Course | None = None  # what is run in its place, after an edit
         self._failures = 0  # in a row
         self._try_again_at: float | None = None  # on the monotonic clock, while it backs off
         self._delivery: Delivery | None = None
@@ -139,6 +136,11 @@ class TableRun:
         """What Spark said of the table, once it is prepared."""
         return self._analysed
 
+    def _new_claims(self) -> Claims:
+        return Claims(
+            self._spark, self._pipeline, self.table, self._show, self._checkpoint, self._stage.sink
+        )
+
     # -- before the start: everything that may refuse --------------------------------------
 
     def prepare(self) -> None:
@@ -148,8 +150,13 @@ class TableRun:
             self._checkpoint.clear_drafts()
         try:
             analysed = self._analyse()
+            if self._durable and self._stage is WORLD:
+                analysed = self._takes_its_course(analysed)
             self._frame = analysed.frame
             self._analysed = analysed
+            if self.waits_for_its_rebuild:
+                self.state = State.READY
+                return
             if self.table.trigger.kind == "available_now" and planner.waits_for_the_clock(
                 analysed.frame
             ):  # Spark would run batches without rows for ever
@@ -165,6 +172,20 @@ class TableRun:
                 raise
             raise Refused(explain(e, self._what, self.table.location)) from e
 
+    def _takes_its_course(self, analysed: Analysed) -> Analysed:
+        """After an edit: on with the new query, with the old one, or from another beginning."""
+        self.course = self._changing.course(analysed)
+        if not self.course.anew:
+            return analysed
+        self._pipeline, self.table = self.course.pipeline, self.course.table
+        self._claims = self._new_claims()
+        return self._analyse()
+
+    @property
+    def waits_for_its_rebuild(self) -> bool:
+        """Whether a new version of it is built first."""
+        return self.course is not None and self.course.rebuilt
+
     def _analyse(self) -> Analysed:
         named = self._checkpoint.sources_named()
         return analyse_table(
@@ -174,6 +195,7 @@ class TableRun:
             self._schemas,
             named=named,
             opened=self._stage.opened,
+            shaped=self._durable and self._stage is WORLD,
         )
 
     @property
@@ -207,7 +229,7 @@ class TableRun:
                 self._query_id,
                 keys,
                 self._at,
-                lambda finding: self._emit(Noticed(self.table.name, _now(), finding)),
+                lambda finding: self._emit(Noticed(self.table.name, now(), finding)),
             )
 
     # -- running -----------------------------------------------------------------------------
@@ -218,12 +240,14 @@ class TableRun:
         self._listener.attach(self._spark)
         try:
             self._commit_at_start = self._checkpoint.last_commit()
+            if self.course is not None:
+                self._changing.begins(self.course)
             self.query = self._start_query(self._frame)
         except Exception as e:
             raise self._failed(e) from e
         self._statics_read = time.monotonic()
         self.state = State.RUNNING
-        self._emit(Started(self.table.name, _now()))
+        self._emit(Started(self.table.name, now()))
 
     def _start_query(self, frame: DataFrame) -> StreamingQuery:
         context: Any = self._spark.sparkContext
@@ -286,7 +310,7 @@ class TableRun:
         most = retry.MOST if self.table.trigger.ends else None
         batch = self._checkpoint.last_commit() + 1
         self._emit(
-            Retrying(self.table.name, _now(), finding, self._failures + 1, most, pause, batch)
+            Retrying(self.table.name, now(), finding, self._failures + 1, most, pause, batch)
         )
         return True
 
@@ -334,7 +358,7 @@ class TableRun:
             self._backs_off(e)  # and then reads them, as they are due all the same
             return True
         self._statics_read = time.monotonic()
-        self._emit(Refreshed(self.table.name, _now()))
+        self._emit(Refreshed(self.table.name, now()))
         return True
 
     def wait(self, timeout: float | None = None) -> bool:
@@ -350,10 +374,6 @@ class TableRun:
         """Spark's own progress of the last batches, oldest first."""
         query = self.query
         return [json.loads(p.json) for p in query.recentProgress] if query is not None else []
-
-    def explained(self, *, extended: bool) -> str:
-        """The plan of the newest batch, as text."""
-        return planner.explained(self.query, extended=extended) if self.query is not None else ""
 
     def _runs_pending_batch(self) -> bool:
         """Start again with the batch without data that a crash kept from running; True if so.
@@ -399,15 +419,9 @@ class TableRun:
     def _spark_died(self) -> None:
         """Nothing of Spark can be asked any more."""
         self.state = State.FAILED
-        self.finding = Finding(
-            "JVM_DIED",
-            f"Spark's JVM ended while {self._what} was running",
-            self.table.location,
-            detail="it was killed, or the machine had no memory left for it",
-            hint="run again: the batch that was running is replayed",
-        )
+        self.finding = jvm_died(self._what, self.table.location)
         self._claims.give_up()
-        self._emit(Ended(self.table.name, _now(), State.FAILED.value, self.finding))
+        self._emit(Ended(self.table.name, now(), State.FAILED.value, self.finding))
 
     def _end(self, state: State) -> None:
         self.state = state
@@ -416,7 +430,7 @@ class TableRun:
             for progress in self.query.recentProgress:  # what the listener's queue still held
                 self._progress(progress.json)
         self.release()
-        self._emit(Ended(self.table.name, _now(), state.value, self.finding))
+        self._emit(Ended(self.table.name, now(), state.value, self.finding))
 
     def release(self) -> None:
         """Let go of target and lock."""
@@ -475,7 +489,7 @@ class TableRun:
         if "addBatch" not in progress.get("durationMs", {}):
             return  # an idle moment, which Spark notes like a batch that is yet to come
         rows_out = self._delivery.rows_out.get(progress["batchId"]) if self._delivery else None
-        event = batch_of(self.table.name, _now(), progress, rows_out, bad_records(progress))
+        event = batch_of(self.table.name, now(), progress, rows_out, bad_records(progress))
         with self._seeing:
             if event.batch <= self._last_seen:
                 return
@@ -486,7 +500,3 @@ class TableRun:
         """Take note that there was nothing to do."""
         self._is_idle = True
         self._emit(Idle(self.table.name, at))
-
-
-def _now() -> str:
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z"

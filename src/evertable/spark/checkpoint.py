@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import json
 import os
@@ -43,6 +44,21 @@ class Checkpoint:
         for log in (".", "offsets", "commits"):
             for draft in Path(self.folder, log).glob(".*.tmp*"):
                 draft.unlink(missing_ok=True)
+
+    def set_aside(self) -> str | None:
+        """Keep it under another name; where it went, None where there is none."""
+        if not os.path.isdir(self.folder):
+            return None
+        number = 1
+        while os.path.exists(kept := f"{self.folder}.old-{number}"):
+            number += 1
+        os.rename(self.folder, kept)
+        return kept
+
+    def newest_kept(self) -> str | None:
+        """The one that was set aside last."""
+        found = glob.glob(glob.escape(self.folder) + ".old-*")
+        return max(found, key=lambda name: int(name.rpartition("-")[2]), default=None)
 
     def last_offset(self) -> int:
         """The newest batch that was begun, -1 for none."""

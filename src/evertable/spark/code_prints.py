@@ -103,8 +103,8 @@ class _Description:
         if isinstance(value, types.ModuleType):
             return self._module(value, names, depth)
         if isinstance(value, functools.partial):
-            return ["partial", self.of(value.func, depth=depth + 1),
-                    self.of(value.args, depth=depth + 1), self.of(value.keywords, depth=depth + 1)]  # fmt: skip
+            parts = (value.func, value.args, value.keywords)
+            return ["partial", *(self.of(part, depth=depth + 1) for part in parts)]
         if isinstance(value, types.MethodType):
             return ["method", self.of(value.__func__, depth=depth + 1),
                     self.of(value.__self__, depth=depth + 1)]  # fmt: skip

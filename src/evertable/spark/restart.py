@@ -77,3 +77,21 @@ def _said(error: Exception) -> str:
     text = str(java.getMessage()) if java is not None else str(error)
     first = next((line for line in text.splitlines() if line.strip()), type(error).__name__)
     return redact(" ".join(first.partition(" SQLSTATE")[0].split()))[:400]
+
+
+def restart_after(
+    before: DataFrame, before_mode: OutputMode, frame: DataFrame, mode: OutputMode
+) -> Restart:
+    """The same where there is no checkpoint: one is begun for the old query, in our own folder."""
+    with tempfile.TemporaryDirectory(prefix="evertable-restart-") as shadow:
+        os.makedirs(os.path.join(shadow, "offsets"))
+        state = f"file:{shadow}/state"
+        try:
+            execution_of(before, before_mode, Moment(0, state, None, 0, True))
+        except Exception:  # then nobody can say what it would have kept
+            return Restart()
+        try:
+            execution_of(frame, mode, Moment(1, state, 0, 0, True))
+        except Exception as e:
+            return Restart(_said(e))
+    return Restart()

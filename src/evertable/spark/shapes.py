@@ -8,15 +8,17 @@ cut the plan where state is kept.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from evertable.model.shape import Branch, Operator, OperatorKind, Shape, Term
 from evertable.spark.code_prints import CodePrints
+from evertable.spark.conditions import either, together, without_implied
+from evertable.spark.logical import LogicalPlan, described
 from evertable.spark.planner import seq
 from evertable.spark.state_operators import KINDS
-from evertable.spark.terms import Env, Parsed, Terms, short_text, parsed
+from evertable.spark.terms import Env, Parsed, Terms, parsed, short_text
 from evertable.spark.trees import Node
 
 _KIND_OF: Mapping[str, OperatorKind] = {
@@ -44,7 +46,7 @@ def shape_of(execution: Any, physical: Node, names: Mapping[int, str]) -> Shape:
     ]
     kinds = [_KIND_OF[KINDS[node.kind]] for node in physical.walk() if node.kind in KINDS]
     reader = _Reader(names, list(zip(ids, kinds, strict=True)))
-    ways = reader.ways(_Plan.of(flat, lambda: plan))
+    ways = reader.ways(LogicalPlan.of(flat, lambda: plan))
     columns = [(a.exprId().id(), str(a.name())) for a in seq(plan.output())]
     result = tuple(
         way.branch(values=[replace(way.term(id), name=name) for id, name in columns])
@@ -52,51 +54,6 @@ def shape_of(execution: Any, physical: Node, names: Mapping[int, str]) -> Shape:
     )
     operators = tuple(sorted(reader.operators, key=lambda o: o.id))
     return Shape(operators, result, tuple(reader.leaves))
-
-
-@dataclass(frozen=True)
-class _Plan:
-    """A logical operator: its fields as JSON, and itself where those leave something out."""
-
-    kind: str
-    fields: Mapping[str, Any]
-    inputs: tuple[_Plan, ...]
-    java: Callable[[], Any]
-
-    @classmethod
-    def of(cls, flat: Iterator[dict[str, Any]], java: Callable[[], Any]) -> _Plan:
-        fields = next(flat)
-
-        def child(number: int) -> Callable[[], Any]:
-            return lambda: java().children().apply(number)
-
-        inputs = tuple(cls.of(flat, child(i)) for i in range(fields["num-children"]))
-        return cls(fields["class"].rpartition(".")[2], fields, inputs, java)
-
-    def expressions(self, name: str) -> list[Parsed]:
-        """A field that is a list of expressions."""
-        java = self.java
-        return [
-            parsed(one, lambda i=i: getattr(java(), name)().apply(i))  # type: ignore[misc]
-            for i, one in enumerate(self.fields.get(name) or [])
-        ]
-
-    def expression(self, name: str) -> Parsed | None:
-        """A field that is one expression, or none."""
-        java = self.java
-
-        def one() -> Any:
-            return _unwrapped(getattr(java(), name)())
-
-        given = self.fields.get(name)
-        return parsed(given, one) if given else None
-
-    def outputs(self) -> list[tuple[int, str, str]]:
-        """(id, name, type) of its columns."""
-        return [
-            (a.exprId().id(), str(a.name()), str(a.dataType().simpleString()))
-            for a in seq(self.java().output())
-        ]
 
 
 @dataclass(frozen=True)
@@ -135,7 +92,7 @@ class _Reader:
         self.operators: list[Operator] = []
         self._terms = Terms(CodePrints())
 
-    def ways(self, plan: _Plan) -> list[_Way]:
+    def ways(self, plan: LogicalPlan) -> list[_Way]:
         """Every way on which rows come out of an operator."""
         if plan.kind in _NOTHING:
             return self.ways(plan.inputs[0])
@@ -147,13 +104,13 @@ class _Reader:
 
     # -- where rows are from -----------------------------------------------------------------
 
-    def _leaf(self, plan: _Plan) -> _Way:
+    def _leaf(self, plan: LogicalPlan) -> _Way:
         outputs = plan.outputs()
         if plan.kind.startswith(("StreamingRelation", "StreamingExecutionRelation")):
             name = next((self._names[id] for id, _, _ in outputs if id in self._names), "")
             if not name or "nassigned" in name:  # unnamed: known by its place
                 name = str(len(self.leaves))
-            self.leaves.append((name, _described(plan.java()) if name.isdigit() else ""))
+            self.leaves.append((name, described(plan.java()) if name.isdigit() else ""))
             env = {id: (f"{name}.{column}:{kind}", kind) for id, column, kind in outputs}
             return _Way(env, (name,), shape=f"<{name}>")
         columns = ",".join(f"{column}:{kind}" for _, column, kind in outputs)
@@ -166,7 +123,7 @@ class _Reader:
 
     # -- operators without state ---------------------------------------------------------------
 
-    def _of_project(self, plan: _Plan) -> list[_Way]:
+    def _of_project(self, plan: LogicalPlan) -> list[_Way]:
         return [self._projected(way, plan.expressions("projectList")) for way in self._below(plan)]
 
     def _projected(self, way: _Way, expressions: Sequence[Parsed]) -> _Way:
@@ -176,15 +133,15 @@ class _Reader:
                 made[one.id] = self._terms.typed(one, way.env)
         return replace(way, env={**way.env, **made})
 
-    def _of_filter(self, plan: _Plan) -> list[_Way]:
+    def _of_filter(self, plan: LogicalPlan) -> list[_Way]:
         condition = plan.expression("condition")
         assert condition is not None
         return [
-            replace(way, filters=_with(way.filters, self._terms.conditions(condition, way.env)))
+            replace(way, filters=together(way.filters, self._terms.conditions(condition, way.env)))
             for way in self._below(plan)
         ]
 
-    def _of_eventtimewatermark(self, plan: _Plan) -> list[_Way]:
+    def _of_eventtimewatermark(self, plan: LogicalPlan) -> list[_Way]:
         node = plan.java()
         delay = node.delay()
         millis = delay.months * 31 * 86_400_000 if isinstance(delay.months, int) else 0
@@ -196,7 +153,7 @@ class _Reader:
             for way in self._below(plan)
         ]
 
-    def _of_union(self, plan: _Plan) -> list[_Way]:
+    def _of_union(self, plan: LogicalPlan) -> list[_Way]:
         outputs = plan.outputs()
         found = []
         for child in plan.inputs:
@@ -209,7 +166,7 @@ class _Reader:
                 found.append(replace(way, env={**way.env, **env}))
         return found
 
-    def _of_expand(self, plan: _Plan) -> list[_Way]:
+    def _of_expand(self, plan: LogicalPlan) -> list[_Way]:
         found = []
         lists = [
             [parsed(e, lambda r=r, i=i: plan.java().projections().apply(r).apply(i))  # type: ignore[misc]
@@ -230,7 +187,7 @@ class _Reader:
             found.append(replace(way, env=env, shape=shape))
         return found
 
-    def _of_generate(self, plan: _Plan) -> list[_Way]:
+    def _of_generate(self, plan: LogicalPlan) -> list[_Way]:
         generator = plan.expression("generator")
         assert generator is not None
         outer = "outer " if plan.fields.get("outer") else ""
@@ -243,10 +200,8 @@ class _Reader:
             found.append(replace(way, env=env, shape=f"{outer}generate({text},{way.shape})"))
         return found
 
-    def _of_batchevalpython(self, plan: _Plan) -> list[_Way]:
-        pairs = list(
-            zip(plan.expressions("udfs"), plan.expressions("resultAttrs"), strict=True)
-        )
+    def _of_batchevalpython(self, plan: LogicalPlan) -> list[_Way]:
+        pairs = list(zip(plan.expressions("udfs"), plan.expressions("resultAttrs"), strict=True))
         return [
             replace(
                 way,
@@ -257,13 +212,13 @@ class _Reader:
 
     _of_arrowevalpython = _of_batchevalpython
 
-    def _of_sort(self, plan: _Plan) -> list[_Way]:
+    def _of_sort(self, plan: LogicalPlan) -> list[_Way]:
         return [
             replace(way, shape=f"sort({self._all(plan, way)},{way.shape})")
             for way in self._below(plan)
         ]
 
-    def _of_stranger(self, plan: _Plan) -> list[_Way]:
+    def _of_stranger(self, plan: LogicalPlan) -> list[_Way]:
         """An operator that is known by its name and its expressions only."""
         children = [self._below_of(child) for child in plan.inputs]
         ways = [way for child in children for way in child]
@@ -282,7 +237,7 @@ class _Reader:
         marks = tuple(mark for way in ways for mark in way.marks)
         return [_Way(env, reads, (), shape, marks)]
 
-    def _all(self, plan: _Plan, way: _Way) -> str:
+    def _all(self, plan: LogicalPlan, way: _Way) -> str:
         """Every expression of an operator."""
         found = []
         for name, value in sorted(plan.fields.items()):
@@ -308,7 +263,7 @@ class _Reader:
         self._met += 1
         return number
 
-    def _of_aggregate(self, plan: _Plan) -> list[_Way]:
+    def _of_aggregate(self, plan: LogicalPlan) -> list[_Way]:
         number = self._peek()
         before = self._met
         self._met += 1
@@ -318,7 +273,8 @@ class _Reader:
         if not any(way.reads for way in ways):  # of a static table
             self._met = before
             return self._of_stranger(plan)
-        branches, env = [], {}
+        branches: list[Branch] = []
+        env: Env = {}
         for way in ways:
             keys = [self._term(one, way.env) for one in groups]
             calls = self._terms.aggregates(results, way.env)
@@ -326,7 +282,7 @@ class _Reader:
             for one in (*results, *groups):
                 made = self._terms.typed(one, way.env)
                 known = env.get(one.id)
-                env[one.id] = made if known is None else (_either(known[0], made[0]), made[1])
+                env[one.id] = made if known is None else (either(known[0], made[0]), made[1])
         kind: OperatorKind = "session" if number[1] == "session" else "aggregate"
         self.operators.append(Operator(number[0], kind, (tuple(branches),)))
         marks = tuple(mark for way in ways for mark in way.marks)
@@ -335,13 +291,13 @@ class _Reader:
     def _peek(self) -> tuple[int, OperatorKind]:
         return self._ids[self._met] if self._met < len(self._ids) else (-1, "aggregate")
 
-    def _of_deduplicate(self, plan: _Plan) -> list[_Way]:
+    def _of_deduplicate(self, plan: LogicalPlan) -> list[_Way]:
         return self._deduplicated(plan, "dedup")
 
-    def _of_deduplicatewithinwatermark(self, plan: _Plan) -> list[_Way]:
+    def _of_deduplicatewithinwatermark(self, plan: LogicalPlan) -> list[_Way]:
         return self._deduplicated(plan, "dedup within watermark")
 
-    def _deduplicated(self, plan: _Plan, kind: OperatorKind) -> list[_Way]:
+    def _deduplicated(self, plan: LogicalPlan, kind: OperatorKind) -> list[_Way]:
         number = self._begin(kind)
         ways = self.ways(plan.inputs[0])
         keys = plan.expressions("keys")
@@ -349,7 +305,7 @@ class _Reader:
         self.operators.append(Operator(number, kind, (tuple(branches),)))
         return [self._through(ways, number)]
 
-    def _of_globallimit(self, plan: _Plan) -> list[_Way]:
+    def _of_globallimit(self, plan: LogicalPlan) -> list[_Way]:
         child = plan.inputs[0]
         limit = plan.expression("limitExpr")
         assert limit is not None
@@ -362,7 +318,7 @@ class _Reader:
         self.operators.append(Operator(number, "limit", (branches,), {"limit": text}))
         return [self._through(ways, number)]
 
-    def _is_streaming(self, plan: _Plan) -> bool:
+    def _is_streaming(self, plan: LogicalPlan) -> bool:
         return bool(plan.java().isStreaming())
 
     def _through(self, ways: Sequence[_Way], number: int) -> _Way:
@@ -371,18 +327,20 @@ class _Reader:
         for way in ways:
             for id, (text, kind) in way.env.items():
                 known = env.get(id)
-                env[id] = (text, kind) if known is None else (_either(known[0], text), kind)
+                env[id] = (text, kind) if known is None else (either(known[0], text), kind)
         marks = tuple(mark for way in ways for mark in way.marks)
         return _Way(env, (f"#{number}",), (), f"<#{number}>", marks)
 
-    def _of_join(self, plan: _Plan) -> list[_Way]:
+    def _of_join(self, plan: LogicalPlan) -> list[_Way]:
         left, right = plan.inputs
         both = all(self._is_streaming(side) for side in plan.inputs)
         number = self._begin("join") if both else -1
         lefts, rights = self.ways(left), self.ways(right)
-        join = str(plan.fields["joinType"]["object"]).rpartition(".")[2].rstrip("$") if isinstance(
-            plan.fields["joinType"], dict) and "object" in plan.fields["joinType"] else str(
-            plan.java().joinType().toString())
+        join = (
+            str(plan.fields["joinType"]["object"]).rpartition(".")[2].rstrip("$")
+            if isinstance(plan.fields["joinType"], dict) and "object" in plan.fields["joinType"]
+            else str(plan.java().joinType().toString())
+        )
         condition = plan.expression("condition")
         if not both:
             return self._with_static(join, condition, lefts, rights)
@@ -392,14 +350,14 @@ class _Reader:
         texts = [text for one in others for text in self._terms.conditions(one, env)]
         sides = []
         for ways, keys, outputs in (
-            (lefts, [l for l, _ in equal], left.outputs()),
-            (rights, [r for _, r in equal], right.outputs()),
+            (lefts, [one for one, _ in equal], left.outputs()),
+            (rights, [other for _, other in equal], right.outputs()),
         ):
             branches = []
             for way in ways:
                 equals = [self._terms.typed(k, way.env)[0] for k in keys]
                 if implied or ways is (rights if join == "LeftOuter" else lefts):
-                    way = replace(way, filters=_without_implied(way.filters, [*equals, *texts]))
+                    way = replace(way, filters=without_implied(way.filters, [*equals, *texts]))
                 branches.append(
                     way.branch(
                         [self._term(k, way.env) for k in keys],
@@ -423,9 +381,7 @@ class _Reader:
         for way in streaming or lefts[:1]:
             others = rights if way in lefts else lefts
             env = {**way.env, **_merged(others)}
-            text = " AND ".join(
-                sorted(self._terms.conditions(condition, env)) if condition else []
-            )
+            text = " AND ".join(sorted(self._terms.conditions(condition, env)) if condition else [])
             beside = ";".join(f"{o.shape}[{'&'.join(sorted(o.filters))}]" for o in others)
             side = "left" if way in lefts else "right"
             filters = way.filters
@@ -437,7 +393,7 @@ class _Reader:
             )  # fmt: skip
         return found
 
-    def _of_python(self, plan: _Plan) -> list[_Way]:
+    def _of_python(self, plan: LogicalPlan) -> list[_Way]:
         number = self._begin("python")
         ways = self.ways(plan.inputs[0])
         node = plan.java()
@@ -453,7 +409,8 @@ class _Reader:
             settings |= self._terms.code.variables(function.java().func())
         groups = plan.expressions("groupingAttributes")
         attributes = [one.id for one in groups] or [
-            id for id, _, _ in plan.inputs[0].outputs()[: plan.fields.get("groupingAttributesLen", 0)]
+            id
+            for id, _, _ in plan.inputs[0].outputs()[: plan.fields.get("groupingAttributesLen", 0)]
         ]
         columns = [id for id, _, _ in plan.inputs[0].outputs()]
         branches = tuple(
@@ -475,10 +432,10 @@ class _Reader:
 
     # -- small things ----------------------------------------------------------------------------
 
-    def _below(self, plan: _Plan) -> list[_Way]:
+    def _below(self, plan: LogicalPlan) -> list[_Way]:
         return self.ways(plan.inputs[0])
 
-    def _below_of(self, child: _Plan) -> list[_Way]:
+    def _below_of(self, child: LogicalPlan) -> list[_Way]:
         return self.ways(child)
 
     def _term(self, one: Parsed, env: Env) -> Term:
@@ -492,72 +449,11 @@ def _merged(ways: Sequence[_Way]) -> Env:
     for way in ways:
         for id, (text, kind) in way.env.items():
             known = env.get(id)
-            env[id] = (text, kind) if known is None else (_either(known[0], text), kind)
+            env[id] = (text, kind) if known is None else (either(known[0], text), kind)
     return env
 
 
-def _either(one: str, other: str) -> str:
-    """A column that is made of the one thing or of the other."""
-    parts = {*one.split(" | "), *other.split(" | ")}
-    return " | ".join(sorted(parts))
-
-
-def _with(filters: tuple[str, ...], more: Sequence[str]) -> tuple[str, ...]:
-    """All conditions; that something is not NULL is left out where another one says so, too."""
-    together = dict.fromkeys((*filters, *more))
-    return tuple(f for f in together if not _implied(f, together))
-
-
-def _without_implied(filters: tuple[str, ...], compared: Sequence[str]) -> tuple[str, ...]:
-    """A join drops rows in which something that it compares is NULL."""
-    return tuple(
-        f for f in filters
-        if not (f.startswith("IsNotNull(") and any(f[10:-1] in text for text in compared))
-    )  # fmt: skip
-
-
-def _implied(condition: str, among: Mapping[str, None]) -> bool:
-    if not condition.startswith("IsNotNull("):
-        return False
-    inner = condition.removeprefix("IsNotNull(")[:-1]
-    strict = ("LessThan(", "LessThanOrEqual(", "EqualTo(", "In(", "Not(EqualTo(", "Like(")
-    if inner.startswith("<") or inner == "":
-        return False
-    return any(
-        other != condition and other.startswith(strict) and inner in other for other in among
-    )
-
-
-def _described(node: Any) -> str:
-    """What a source without a name reads, as far as it can be seen."""
-    kind = str(node.getClass().getSimpleName())
-    if kind == "StreamingRelation":
-        source = node.dataSource()
-        options = source.options()
-        format = str(source.className())
-    else:
-        options = node.extraOptions()
-        format = str(node.sourceName())
-    found = {}
-    for name in _IDENTITY:
-        value = _unwrapped(options.get(name))
-        if value is not None:
-            found[name] = str(value)
-    return " ".join([format, *(f"{k}={v}" for k, v in sorted(found.items()))])
-
-
-def _unwrapped(value: Any) -> Any:
-    """What is in an Option of Scala's; any other value as it is."""
-    if value is None or isinstance(value, str):
-        return value
-    kind = value.getClass().getSimpleName()
-    return None if kind == "None$" else value.get() if kind == "Some" else value
-
-
-_IDENTITY = ("path", "subscribe", "subscribePattern", "assign", "host", "port", "table")
-
-
-def _digest_of_rows(plan: _Plan) -> str:
+def _digest_of_rows(plan: LogicalPlan) -> str:
     import hashlib
 
     return hashlib.sha256(str(plan.java().data().toString()).encode()).hexdigest()[:12]

@@ -307,9 +307,12 @@ class Terms:
         for name, value in sorted(one.fields.items()):
             if name in _NO_SETTING or value is None:
                 continue
-            if isinstance(value, int) and not isinstance(value, bool) and value in range(
-                len(one.inputs)
-            ) and name not in ("ordinal", "offset", "count", "limit"):
+            if (
+                isinstance(value, int)
+                and not isinstance(value, bool)
+                and value in range(len(one.inputs))
+                and name not in ("ordinal", "offset", "count", "limit")
+            ):
                 continue  # the number of an input
             if isinstance(value, list) and all(isinstance(v, int) for v in value):
                 continue
@@ -414,8 +417,9 @@ def _offset(one: Parsed) -> int:
 
 def _zoned(source: str, target: str) -> bool:
     """Whether a cast between these depends on the time zone."""
-    if {source, target} <= {"date", "string"} or "timestamp_ntz" in (source, target) and (
-        "string" in (source, target) or "date" in (source, target)
+    if {source, target} <= {"date", "string"} or (
+        "timestamp_ntz" in (source, target)
+        and ("string" in (source, target) or "date" in (source, target))
     ):
         return False
     numbers = ("bigint", "int", "double", "float", "smallint", "tinyint", "decimal")

@@ -10,7 +10,8 @@ from evertable.model.durations import millis
 from evertable.model.pipeline import Table, Trigger
 from evertable.run.faults import Fault
 from evertable.run.stage import Stage
-from evertable.run.table_run import State, TableRun
+from evertable.run.states import State
+from evertable.run.table_run import TableRun
 from evertable.sinks.embedded.reader import query
 from evertable.spark import planner, stepping
 from evertable.spark import session as spark_session
