@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from evertable.model.pipeline import Pipeline as Model
+from evertable.plan.answers import parsed
 from evertable.project import open_pipeline
 from evertable.run.faults import FaultHook, nothing_strikes
 from evertable.run.runner import Runner
@@ -80,14 +81,20 @@ class Kit:
         return open_pipeline(str(self.file))
 
     def run(
-        self, pipeline: Model, only: tuple[str, ...] = (), *, at: FaultHook = nothing_strikes
+        self,
+        pipeline: Model,
+        only: tuple[str, ...] = (),
+        *,
+        at: FaultHook = nothing_strikes,
+        answer: str = "",
     ) -> Runner:
-        """Run to the end; a table that fails raises."""
+        """Run to the end; a table that fails raises. `answer` as in --answer."""
         runner = Runner(
             pipeline,
             only=only,
             spark=self.spark,
             at=at,
+            answers=dict([parsed(answer)]) if answer else None,
             emit=self.events.append,
             show=lambda table, batch, rows: self.shown.append((table, batch, rows.to_pylist())),
         )

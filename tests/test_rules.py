@@ -23,6 +23,7 @@ from evertable.errors import Finding
 from evertable.location import Location
 from evertable.model.facts import Asked, Code, Kept, Mark, Plan, Risk, Step
 from evertable.model.pipeline import Pipeline, Query, SinkSpec, Table, Trigger
+from evertable.plan.pages import all_pages as pages_of_changes
 from evertable.sinks.registry import capabilities
 
 ROOT = Path(__file__).parent.parent
@@ -108,7 +109,7 @@ def test_each_rule_has_been_heard():
 
 
 def test_every_code_has_its_page_in_the_docs():
-    pages = all_pages()
+    pages = all_pages() | pages_of_changes()
     kept = {file.stem: file.read_text() for file in (ROOT / "docs/findings").glob("*.md")}
     assert kept == pages, "make pages writes them anew"
     for rule in plan_rules.RULES:

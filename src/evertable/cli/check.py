@@ -226,8 +226,9 @@ def _about(code: str) -> int:
     """The page of a finding, as it stands in the docs."""
     from evertable.check.rules import all_pages
     from evertable.model.names import did_you_mean
+    from evertable.plan.pages import all_pages as pages_of_changes
 
-    pages = all_pages()
+    pages = all_pages() | pages_of_changes()
     page = pages.get(code.upper())
     if page is None:
         raise DefinitionError.of(

@@ -72,10 +72,7 @@ class Keeping:
     def begin(self, made: Manifest, standing: Standing, *, answer: str = "") -> None:
         """Note what starts now, before its first batch."""
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        now = self.newest(standing)
-        if now is not None and now.number not in self._numbers():  # the draft has come true
-            self._write(self._file(now.number), now)
-            self._forget()
+        now = self.settle(standing)
         number = now.number if now else max(self._numbers(), default=0)
         if now is None or manifests.to_text(now.manifest) != manifests.to_text(made):
             number += 1
@@ -85,6 +82,14 @@ class Keeping:
             (self._folder / _DRAFT).unlink(missing_ok=True)
         line = Line(_now(), "started", number, standing.next_batch, standing.offsets, answer)
         self._note(line)
+
+    def settle(self, standing: Standing) -> Version | None:
+        """The version that counts, kept as one from now on."""
+        now = self.newest(standing)
+        if now is not None and now.number not in self._numbers():  # the draft has come true
+            self._write(self._file(now.number), now)
+            self._forget()
+        return now
 
     def take_over(self, folder: str, made: Manifest, standing: Standing) -> None:
         """A version with manifests of its own has taken this table's place. Can be done again."""

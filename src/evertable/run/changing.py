@@ -93,6 +93,7 @@ class Changing:
 
     def _starts_over(self, answer: Answer, made: Manifest) -> Course:
         standing = self.planning.standing()
+        self.planning.keeping.settle(standing)
         self.planning.keeping.note("start_over", standing, f"start_over:{answer.position}")
         self.planning.checkpoint.set_aside()
         return self._begins(made)
