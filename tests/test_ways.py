@@ -442,6 +442,18 @@ def test_history_says_what_ran_with_which_answer(kit, edited, capsys):
     assert runs[0]["definition"]["table"]["query"]["sql"] == BY_K
 
 
+def test_a_test_of_a_pipeline_hears_the_verdict(pipeline_of):
+    text = PIPELINE.replace("MODE", "update").replace("MORE", "")
+    p = pipeline_of(text.replace("QUERY", BY_K))
+    p.push("s", [{"k": "x", "u": "y", "n": 1}])
+    p.table("t")
+    p.run_until_idle()
+    p.restart(text.replace("QUERY", BY_U))
+    assert p.verdict("t") == "corrupts"
+    p.restart(text.replace("QUERY", BY_U.replace("sum(n) AS v", "sum(n) AS v /* of all */")))
+    assert p.verdict("t") == "same"
+
+
 def test_a_rule_is_tried_without_spark():
     from evertable.model.shape import Branch, Operator, Restart, Shape, Term
     from evertable.model.standing import Standing

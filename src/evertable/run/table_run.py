@@ -107,10 +107,8 @@ class TableRun:
         self._closing = False  # no more batches get through, and the query is about to restart
         self._statics_read = 0.0
         self._is_idle = False
-        self._commit_at_start = -1
-        self._last_seen = -1
-        self._seeing = threading.Lock()
-        self._ending = threading.Lock()
+        self._commit_at_start = self._last_seen = -1
+        self._seeing, self._ending = threading.Lock(), threading.Lock()
 
     @property
     def session(self) -> SparkSession:

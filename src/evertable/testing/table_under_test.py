@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from evertable.testing.under_test import PipelineUnderTest
 
 _STEP = "1 millisecond"
-_FEW = {"spark.sql.shuffle.partitions": "2"}  # few rows on many cores would wait for empty tasks
+FEW = {"spark.sql.shuffle.partitions": "2"}  # few rows on many cores would wait for empty tasks
 
 
 class Struck(Exception):
@@ -165,7 +165,7 @@ class TableUnderTest:
         )
         file = pipeline.storage.table_file(self.name)
         confs = spark_session.all_confs(
-            _FEW | dict(pipeline.model.spark), logs=pipeline.storage.logs, quick=True
+            FEW | dict(pipeline.model.spark), logs=pipeline.storage.logs, quick=True
         )
         run = TableRun(
             pipeline.model,

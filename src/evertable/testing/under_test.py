@@ -20,12 +20,14 @@ from evertable.sources.registry import SOURCES
 from evertable.spark.hops import as_stream, tables_read, upstream_first
 from evertable.spark.schemas import SchemaStore
 from evertable.testing.played import PlayedSources
-from evertable.testing.table_under_test import Struck, TableUnderTest
+from evertable.testing.table_under_test import FEW, Struck, TableUnderTest
 from evertable.testing.times import Day
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
+
+    from evertable.plan.changes import Verdict
 
 _MOST_BATCHES = 1_000  # of a table that never comes to rest
 
@@ -55,8 +57,9 @@ class PipelineUnderTest:
         self._crashed = False
         self._take(self._original)
         make_storage(self.storage)
-        schemas = SchemaStore(Storage.of(self._original).schemas, keep=False)
-        self.sources = PlayedSources(self.spark, self.model, schemas, lambda: self.millis)
+        self._edited: tuple[Pipeline, set[str]] | None = None  # what was before the last edit
+        self._schemas = SchemaStore(Storage.of(self._original).schemas, keep=False)
+        self.sources = PlayedSources(self.spark, self.model, self._schemas, lambda: self.millis)
         self._tables: dict[str, TableUnderTest] = {}
 
     def _take(self, pipeline: Pipeline) -> None:
@@ -210,7 +213,8 @@ class PipelineUnderTest:
 
     def restart(self, edited: Pipeline | str | None = None) -> None:
         """Start again from what is on disk, with the same pipeline or an edited one (a model, a
-        file, or YAML). Tables that refuse say so here."""
+        file, or YAML). Tables that refuse say so here; `verdict(table)` is what `plan` says."""
+        before = self.model
         if edited is not None:
             from evertable.testing.sessions import model_of
 
@@ -218,6 +222,7 @@ class PipelineUnderTest:
         self._crashed = False
         ran = {name for name, table in self._tables.items() if table.started}
         self._end_queries()
+        self._edited = (before, ran) if edited is not None else None
         for name in list(self._tables):
             definition = self.model.table(name)
             if definition is None:
@@ -227,6 +232,16 @@ class PipelineUnderTest:
         for name in self._order:
             if name in self._tables and name in ran:
                 self._tables[name].prepare()
+
+    def verdict(self, table: str) -> Verdict:
+        """What `evertable plan` says of the last `restart(edited)`; the restart was done all the
+        same, to see what comes of it. Ask before the next batch."""
+        from evertable.testing.verdicts import verdict_of
+
+        if self._edited is None or table not in self._edited[1]:
+            raise _misuse(f'table "{table}" was not restarted with an edited pipeline')
+        sources = PlayedSources(self.spark, self.model, self._schemas, lambda: self.millis)
+        return verdict_of(self.spark, FEW, self._edited[0], self.model, table, sources.open)
 
     def reset(self) -> None:
         """Forget everything: rows, state, time. For examples of hypothesis, one after the other."""
