@@ -27,9 +27,10 @@ lint: setup
 	$(BIN)/ruff format --check src tests prove bench
 	$(BIN)/mypy
 
-# What measures time runs alone, after the rest.
+# Three workers on two cores: tests of a stream wait for Spark as often as they compute. What measures
+# time runs alone, after the rest; long journeys are with the proofs.
 test: lint
-	$(BIN)/pytest -n 2 --dist worksteal -m "not alone"
+	$(BIN)/pytest -n 3 --dist worksteal -m "not alone and not journey"
 	$(BIN)/pytest -m alone
 
 # The pages of findings are the docstrings of their rules.
@@ -37,9 +38,11 @@ pages: setup
 	$(BIN)/python docs/findings.py
 
 prove: setup
+	$(BIN)/pytest -n 2 -m journey
 	$(BIN)/pytest prove --timeout 600
 
 prove-short: setup
+	$(BIN)/pytest -n 2 -m journey
 	$(BIN)/pytest prove --short --timeout 600
 
 clean:

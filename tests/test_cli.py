@@ -104,6 +104,7 @@ def finite(tmp_path):
     (tmp_path / "in/1").write_text("hello\nworld\n")
 
 
+@pytest.mark.journey
 def test_check_run_query_preview_drop_one_after_the_other(tmp_path):
     finite(tmp_path)
 
@@ -450,6 +451,7 @@ def test_query_while_the_stream_runs_is_quick(tmp_path, running):
 SPREAD = ["-n", "2", "--coverage-of-tables"]
 
 
+@pytest.mark.journey
 @pytest.mark.parametrize(
     ("flags", "options", "said"),
     [
@@ -512,6 +514,7 @@ def test_only_names_tables(tmp_path):
     assert 'did you mean "t"?' in answer.stderr
 
 
+@pytest.mark.journey
 def test_the_demo_ends_with_equal_rows_and_removes_only_what_it_made(tmp_path):
     done = evertable("demo", cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr

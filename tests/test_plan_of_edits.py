@@ -229,7 +229,8 @@ def snapshot(folder):
 TOOK: list[float] = []
 
 
-@pytest.mark.parametrize("name", EDITS)
+# In the order of their bases, so that each is run in few processes.
+@pytest.mark.parametrize("name", sorted(EDITS, key=lambda name: EDITS[name].base))
 def test_what_is_said_of_an_edit_is_what_happens(name, begun, tmp_path, spark):
     edit = EDITS[name]
     lab, first, then = begun(edit.base)

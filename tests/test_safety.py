@@ -44,6 +44,7 @@ tables:
 """
 
 
+@pytest.mark.journey
 def test_a_canary_secret_is_in_no_file_log_or_output(tmp_path):
     (tmp_path / "p.yaml").write_text(PIPELINE)
     (tmp_path / "mine.py").write_text("def send(batch, n):\n    batch.collect()\n")

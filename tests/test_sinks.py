@@ -114,12 +114,19 @@ def test_a_key_twice_in_one_batch_is_refused_and_nothing_of_it_is_kept(kit):
     assert kit.rows("t") == []
 
 
-def test_an_edit_that_changes_the_columns_is_refused(kit):
+def test_an_edit_that_changes_a_type_is_refused_and_other_columns_come_and_go(kit):
     feed(kit, ("a", 1))
     kit.run(pipeline(kit, "SELECT k FROM s"))
-    with pytest.raises(EvertableError, match="SINK_SCHEMA"):
-        kit.run(pipeline(kit, "SELECT k, n FROM s"))
-    assert kit.rows("t") == [("a",)]
+    fixed = "    on_schema_change: fail"
+    with pytest.raises(EvertableError, match="CHECKPOINT_FAILS"):
+        kit.run(pipeline(kit, "SELECT k, n FROM s", more=fixed))
+    feed(kit, ("b", 2))
+    kit.run(pipeline(kit, "SELECT k, n FROM s"))
+    with pytest.raises(EvertableError, match="CHECKPOINT_FAILS"):
+        kit.run(pipeline(kit, "SELECT k, CAST(n AS STRING) AS n FROM s"))
+    feed(kit, ("c", 3))
+    kit.run(pipeline(kit, "SELECT n FROM s"))
+    assert kit.rows("t", "k, n") == [("a", None), ("b", 2), (None, 3)]
 
 
 def test_readers_in_other_processes_see_whole_batches_only(kit):
@@ -416,7 +423,7 @@ def test_a_with_clause_keeps_the_key_of_its_grouping(kit):
 def test_an_edit_of_mode_or_key_is_refused(kit):
     feed(kit, ("a", 1))
     kit.run(pipeline(kit, GROUPED, mode="update"))
-    with pytest.raises(EvertableError, match="SINK_SCHEMA"):
+    with pytest.raises(EvertableError, match="CHECKPOINT_FAILS"):
         kit.run(pipeline(kit, "SELECT k, CAST(n AS BIGINT) AS c FROM s"))
 
 
