@@ -1,6 +1,6 @@
 """Our defaults and Spark's own, on the same queries: what a batch takes once both are warm.
 
-    python bench/defaults.py [PAIRS]
+    python bench/defaults.py [PAIRS [WORKLOAD]]
 
 - 10 rows: a stateful batch of 10 rows;
 - YSB: 1M advert events a batch, filtered, joined with a static table, counted by 10-second windows;
@@ -190,8 +190,8 @@ def warm(case: Case, times: list[int]) -> float | None:
     return statistics.median(times[case.batches // 2 : case.batches]) / 1000
 
 
-def main(pairs: int = 7) -> None:
-    for case in CASES:
+def main(pairs: int = 7, only: str = "") -> None:
+    for case in [c for c in CASES if c.name.startswith(only)]:
         ours: list[Measured] = []
         theirs: list[Measured] = []
         for _ in range(pairs):
@@ -206,4 +206,4 @@ def main(pairs: int = 7) -> None:
 
 
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:]))
+    main(*map(int, sys.argv[1:2]), *sys.argv[2:3])

@@ -89,6 +89,18 @@ BASES = {
     "pandas state": PLAIN + python("kept", "update", "    key: k\n"),
     "processor": PLAIN + python("processed", "update", "    key: k\n"),
     "mapped": PLAIN + python("mapped"),
+    "clock": MARKED + table("SELECT id, current_timestamp() > at AS past FROM a"),
+    "subquery": PLAIN
+    + table("SELECT k, sum(n) AS v FROM a WHERE k > (SELECT min(sk) FROM s) GROUP BY k", "update"),
+    "arrays": PLAIN
+    + table(
+        "SELECT k, sum(transform(array(n, m), (e, i) -> e)[1]) AS v FROM a GROUP BY k", "update"
+    ),
+    "csv": (
+        'name: p\nstreams:\n  a: {format: csv, path: csv, schema: "k STRING, u STRING, n INT, m INT", '
+        "options: {maxFilesPerTrigger: 1}}\n"
+        + table("SELECT k, sum(n) AS v FROM a GROUP BY k", "update")
+    ),
     "decoded": (
         "name: p\nstreams:\n  a:\n    format: text\n    path: raw\n"
         "    options: {maxFilesPerTrigger: 1}\n"
@@ -291,6 +303,16 @@ EDITS = {
     "another static below groups": edit("static join", "mixed", ("path: s1.csv", "path: s2.csv")),
     "a static join below groups": edit("keyed", "corrupts", ("FROM a GROUP", "FROM a JOIN s ON k = sk GROUP")),
     "an explosion below groups": edit("keyed", "corrupts", ("FROM a GROUP", "FROM a LATERAL VIEW explode(array(1, 2)) e AS one GROUP")),
+    "nothing, where the time is asked for": edit("clock", "same"),
+    "the date is asked for": edit("stateless", "safe", ("k, n FROM", "k, n, current_date() AS t FROM")),
+    "a subquery over a static": edit("keyed", "corrupts", ("FROM a GROUP", "FROM a WHERE k > (SELECT min(sk) FROM s) GROUP")),
+    "another subquery over a static": edit("subquery", "corrupts", ("min(sk)", "max(sk)")),
+    "another part of an array": edit("arrays", "corrupts", ("(e, i) -> e", "(e, i) -> i")),
+    "columns of csv change places": edit("csv", "corrupts", ('"k STRING, u STRING, n INT, m INT"', '"k STRING, u STRING, m INT, n INT"')),
+    "columns of csv are read otherwise": edit("csv", "mixed", ("maxFilesPerTrigger: 1}", 'maxFilesPerTrigger: 1, comment: "x"}')),
+    "a column of csv more": edit("csv", "same", ("n INT, m INT", "n INT, m INT, id INT")),
+    "bad records end it": edit("decoded", "same", ("    decode", "    on_bad_record: fail\n    decode")),
+    "a limit of a complete result": edit("complete", "safe", ("GROUP BY k", "GROUP BY k ORDER BY k LIMIT 2")),
     # -- what is kept by join, dedup, limit
     "one more column after a join": edit("join", "fails", ("n, v FROM", "n, v, w FROM")),
     "another column after a join": edit("join", "corrupts", ("n, v FROM", "n, w AS v FROM")),

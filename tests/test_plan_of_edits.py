@@ -58,7 +58,7 @@ THEN = {
 
 
 NUMBERS = itertools.count()  # of modules
-FOLDERS = ("a", "b", "c", "raw")
+FOLDERS = ("a", "b", "c", "raw", "csv")
 
 
 class Lab:
@@ -98,6 +98,7 @@ class Lab:
             self._write(stream, lines)
             if stream == "a":
                 self._write("raw", lines)
+                self._write("csv", [f"{k},{u},{n},{m},{id}" for id, k, u, _, n, m, _ in found])
 
     def _dated(self, names, row):
         return [f"2026-01-01T{v}:00Z" if n in ("at", "bt") else v

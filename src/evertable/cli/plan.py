@@ -153,6 +153,8 @@ def _show(
     elif all(j.goes_on for j in judged):
         terminal.line()
         terminal.line(f"{terminal.mark('next')} evertable run")
+    elif any(not j.goes_on and not j.answer for j in judged) and not against:
+        terminal.line("`evertable run` refuses until this is answered")
 
 
 def _one(terminal: Terminal, judgement: Judgement, width: int) -> None:

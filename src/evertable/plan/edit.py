@@ -79,8 +79,8 @@ def matched(
 
 
 def masked(text: str) -> str:
-    """The text without the prints of the user's code in it."""
-    return re.sub(r"py#\w+", "py#", text)
+    """The text without the prints of the user's code in it, and where statics are read from."""
+    return re.sub(r"(py#|static@)\w+", r"\1", text)
 
 
 def shown(term: Term) -> str:

@@ -79,16 +79,53 @@ def _one_stream(edit: Edit, old: Source, new: Source) -> Iterator[Change]:
         return
     if dict(old.identity) != dict(new.identity):
         yield _another_source(edit, name, old, new)
+    if old.format == "csv" and not _same_places(old.schema, new.schema):
+        yield Change(
+            "STREAM_CHANGED", "corrupts" if edit.kept_state else "safe",
+            f"{name} has other columns at the same places", old.schema, new.schema,
+            "columns of csv are found by their places: what is kept was made of others"
+            if edit.kept_state else "",
+        )  # fmt: skip
     for option in sorted(old.options.keys() | new.options.keys()):
         before, after = old.options.get(option, ""), new.options.get(option, "")
         if before == after:
             continue
         starts = option.lower().startswith("starting")
+        if not starts and not _is_tuning(option) and edit.kept_state:
+            yield Change(
+                "STREAM_OPTIONS_CHANGED", "mixed", f"{option} of {name} is another one", before,
+                after, "records are read in another way; what is kept was made of the old ones",
+            )  # fmt: skip
+            continue
         yield Change(
             "STREAM_OPTIONS_CHANGED", "note" if starts else "safe",
             f"{option} of {name} is another one", before, after,
             "it has no effect any more: the checkpoint knows where to go on" if starts else "",
         )  # fmt: skip
+
+
+# Options that say how much is read at a time, where from, or when; not what a record becomes.
+_TUNING = frozenset({
+    "maxfilespertrigger", "maxbytespertrigger", "maxcachedfiles", "discardcachedinputratio",
+    "latestfirst", "maxfileage", "cleansource", "sourcearchivedir", "recursivefilelookup",
+    "pathglobfilter", "maxoffsetspertrigger", "minoffsetspertrigger", "maxtriggerdelay",
+    "maxrecordsperpartition", "minpartitions", "failondataloss", "groupidprefix",
+    "fetchoffset.numretries", "fetchoffset.retryintervalms", "includeheaders", "rowspersecond",
+    "rowsperbatch", "numpartitions", "rampuptime", "advancemillisperbatch", "starttimestamp",
+    "includetimestamp", "kafkaconsumer.polltimeoutms", "mode", "columnnameofcorruptrecord",
+})  # fmt: skip
+
+
+def _is_tuning(option: str) -> bool:
+    return option.lower() in _TUNING or option.lower().startswith("kafka.")
+
+
+def _same_places(before: str, after: str) -> bool:
+    """Whether columns stand where they stood; more or fewer at the end do not matter."""
+    if not before or not after:
+        return before == after
+    olds, news = ([c.split(None, 1) for c in s.lower().split(", ")] for s in (before, after))
+    return all(old == new for old, new in zip(olds, news, strict=False))
 
 
 def _both_files(old: Source, new: Source) -> bool:

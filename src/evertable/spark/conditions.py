@@ -12,9 +12,10 @@ def either(one: str, other: str) -> str:
 
 
 def together(filters: tuple[str, ...], more: Sequence[str]) -> tuple[str, ...]:
-    """All conditions; that something is not NULL is left out where another one says so, too."""
+    """All conditions; that something is not NULL is left out where another one says so, too,
+    and what only ends the query."""
     both = dict.fromkeys((*filters, *more))
-    return tuple(f for f in both if not _implied(f, both))
+    return tuple(f for f in both if not _implied(f, both) and "RaiseError" not in f)
 
 
 def without_implied(filters: tuple[str, ...], compared: Sequence[str]) -> tuple[str, ...]:

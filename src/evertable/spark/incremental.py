@@ -68,7 +68,7 @@ def plan_of(
         hazards.moved_filters(query, root),
         hazards.largest_static(query),
         steps=steps_of(root, dict(kept), reading.names),
-        shape=shape_of(execution, root, reading.names) if shaped else None,
+        shape=shape_of(execution, root, reading.names, clock=bool(asked.clock)) if shaped else None,
     )
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from evertable.model.shape import Branch, Operator, OperatorKind, Shape, Term
 from evertable.spark.code_prints import CodePrints
 from evertable.spark.conditions import either, together, without_implied
-from evertable.spark.logical import LogicalPlan, described
+from evertable.spark.logical import LogicalPlan, described, read_from
 from evertable.spark.planner import seq
 from evertable.spark.state_operators import KINDS
 from evertable.spark.terms import Env, Parsed, Terms, parsed, short_text
@@ -37,15 +37,18 @@ _PYTHON_STATE = {
 }  # fmt: skip
 
 
-def shape_of(execution: Any, physical: Node, names: Mapping[int, str]) -> Shape:
-    """The shape of a planned query; `names` are of streams, by the ids of their columns."""
+def shape_of(
+    execution: Any, physical: Node, names: Mapping[int, str], *, clock: bool = False
+) -> Shape:
+    """The shape of a planned query; `names` are of streams, by the ids of their columns. `clock`:
+    it asks for the time."""
     plan = execution.optimizedPlan()
     flat = iter(json.loads(plan.toJSON()))
     ids = [
         int(node.stateInfo().get().operatorId()) for node in physical.walk() if node.kind in KINDS
     ]
     kinds = [_KIND_OF[KINDS[node.kind]] for node in physical.walk() if node.kind in KINDS]
-    reader = _Reader(names, list(zip(ids, kinds, strict=True)))
+    reader = _Reader(names, list(zip(ids, kinds, strict=True)), clock)
     ways = reader.ways(LogicalPlan.of(flat, lambda: plan))
     columns = [(a.exprId().id(), str(a.name())) for a in seq(plan.output())]
     result = tuple(
@@ -84,13 +87,15 @@ class _Way:
 class _Reader:
     """One pass over a plan, from its top down; operators are numbered in that order."""
 
-    def __init__(self, names: Mapping[int, str], ids: list[tuple[int, OperatorKind]]) -> None:
+    def __init__(
+        self, names: Mapping[int, str], ids: list[tuple[int, OperatorKind]], clock: bool
+    ) -> None:
         self._names = names
         self._ids = ids
         self._met = 0
         self.leaves: list[tuple[str, str]] = []
         self.operators: list[Operator] = []
-        self._terms = Terms(CodePrints())
+        self._terms = Terms(CodePrints(), clock=clock)
 
     def ways(self, plan: LogicalPlan) -> list[_Way]:
         """Every way on which rows come out of an operator."""
@@ -113,11 +118,8 @@ class _Reader:
             self.leaves.append((name, described(plan.java()) if name.isdigit() else ""))
             env = {id: (f"{name}.{column}:{kind}", kind) for id, column, kind in outputs}
             return _Way(env, (name,), shape=f"<{name}>")
-        columns = ",".join(f"{column}:{kind}" for _, column, kind in outputs)
-        if plan.kind == "LocalRelation":
-            text = f"rows({columns};{_digest_of_rows(plan)})"
-        else:
-            text = f"static({columns})"
+        rows = plan.kind == "LocalRelation"
+        text = f"rows({_digest_of_rows(plan)})" if rows else f"static@{read_from(plan.java())}"
         env = {id: (f"{text}.{column}", kind) for id, column, kind in outputs}
         return _Way(env, shape=text)
 
@@ -309,7 +311,7 @@ class _Reader:
         child = plan.inputs[0]
         limit = plan.expression("limitExpr")
         assert limit is not None
-        if not self._is_streaming(plan):
+        if not self._is_streaming(plan) or self._peek()[1] != "limit":  # nor in complete mode
             return self._of_stranger(plan)
         number = self._begin("limit")
         ways = self.ways(child)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -118,8 +119,9 @@ def type_text(kind: Any) -> str:
 class Terms:
     """Makes texts of expressions."""
 
-    def __init__(self, code: CodePrints) -> None:
+    def __init__(self, code: CodePrints, *, clock: bool = False) -> None:
         self.code = code
+        self._clock = clock  # the query asks for the time: a moment of now is no constant
         self._records: dict[str, Parsed] = {}  # decoded ones, by their texts
         self._of_record: dict[str, str] = {}  # what each of them is decoded from
 
@@ -131,6 +133,8 @@ class Terms:
             return env.get(one.id, (f"?{one.name}", one.type or ""))
         if one.kind == "Literal":
             value = str(one.fields.get("value"))
+            if self._clock and _is_now(value, one.type or ""):
+                return f"now():{one.type}", one.type or ""
             return f"{_span(value) if one.type == 'interval' else value}:{one.type}", one.type or ""
         if one.kind == "AggregateExpression":
             return self._aggregate(one, env), self._type_of(one.inputs[0], env)
@@ -161,7 +165,11 @@ class Terms:
                 return _one_of(texts[0], self._set_of(one))
             case "Cast":
                 return self._cast(one, env, texts[0])
-            case "PythonUDF" | "PythonUDAF":
+            case "NamedLambdaVariable":
+                return one.name
+            case _ if "Subquery" in kind:
+                return f"{kind}({_digest(str(one.java().plan().canonicalized().toString()))})"
+            case _ if "func" in one.fields:  # a Python function
                 return f"py#{self.print_of(one)}({','.join(texts)}):{one.type}"
             case _ if kind in _TURNED:
                 return f"{_TURNED[kind]}({texts[1]},{texts[0]})"
@@ -396,6 +404,19 @@ def _span(text: str) -> str:
     if not parts or any(unit not in _UNITS for _, unit in parts):
         return text
     return str(round(sum(float(number) * _UNITS[unit] for number, unit in parts)))
+
+
+def _is_now(value: str, kind: str) -> bool:
+    """Whether a constant is the moment at which Spark planned the query."""
+    if not value.lstrip("-").isdigit():
+        return False
+    if kind == "date":
+        return abs(int(value) - time.time() / 86_400) < 2
+    return kind.startswith("timestamp") and abs(int(value) / 1e6 - time.time()) < 3_600
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 def _micros(one: Parsed) -> int | None:
