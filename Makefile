@@ -28,9 +28,9 @@ lint: setup
 	$(BIN)/mypy
 
 # Three workers on two cores: tests of a stream wait for Spark as often as they compute. What measures
-# time runs alone, after the rest; long journeys are with the proofs.
+# time runs alone, after the rest; what is long is with the proofs.
 test: lint
-	$(BIN)/pytest -n 3 --dist worksteal -m "not alone and not journey"
+	$(BIN)/pytest -n 3 --dist worksteal -m "not alone and not long"
 	$(BIN)/pytest -m alone
 
 # The pages of findings are the docstrings of their rules.
@@ -38,11 +38,11 @@ pages: setup
 	$(BIN)/python docs/findings.py
 
 prove: setup
-	$(BIN)/pytest -n 2 -m journey
+	$(BIN)/pytest -n 2 -m long
 	$(BIN)/pytest prove --timeout 600
 
 prove-short: setup
-	$(BIN)/pytest -n 2 -m journey
+	$(BIN)/pytest -n 2 -m long
 	$(BIN)/pytest prove --short --timeout 600
 
 clean:

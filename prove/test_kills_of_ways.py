@@ -45,7 +45,7 @@ EDITS = {
     "rebuild": OLD.replace("k AS k", "u AS k").replace(", k\n", ", u\n"),
     "accept": OLD.replace("5 minutes", "10 minutes"),
 }
-MANY = {"test_killed_on_the_way": ("way", list(EDITS), 2)}
+MANY = {"test_killed_on_the_way": ("way", list(EDITS), 3)}
 
 
 def write_files(folder: Path, first: int, number: int, rows: int = 40) -> None:
@@ -118,7 +118,7 @@ def test_killed_on_the_way(way, tmp_path, undisturbed, short):
     folder = begun(tmp_path / "p")
     (folder / "p.yaml").write_text(EDITS[way])
     kills = 0
-    for n in range(3 if short else 10):
+    for n in range(2 if short else 10):
         victim = start(folder, "--answer", f"t={way}") if n == 0 else start(folder)
         # From the moment that Spark is up to the end: what comes before changes nothing.
         time.sleep(took * chance.uniform(0.35, 1))

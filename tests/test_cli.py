@@ -104,7 +104,7 @@ def finite(tmp_path):
     (tmp_path / "in/1").write_text("hello\nworld\n")
 
 
-@pytest.mark.journey
+@pytest.mark.long
 def test_check_run_query_preview_drop_one_after_the_other(tmp_path):
     finite(tmp_path)
 
@@ -148,6 +148,7 @@ def test_check_run_query_preview_drop_one_after_the_other(tmp_path):
     assert "nothing to remove" in evertable("drop", "t", "--yes", cwd=tmp_path).stderr
 
 
+@pytest.mark.long
 def test_drop_removes_what_the_table_wrote_and_nothing_else(tmp_path):
     finite(tmp_path)
     text = FINITE.replace("available_now}", "available_now, sink: {format: json, path: .}}")
@@ -257,6 +258,7 @@ def test_storage_that_cannot_be_written(tmp_path):
     assert answer.stderr.startswith("FOLDER_NOT_WRITABLE")
 
 
+@pytest.mark.long
 def test_a_full_disk_ends_the_table_with_its_name_and_loses_nothing(tmp_path):
     """A tmpfs of 3 MB as storage: the table fails, room is made, and the rest arrives once."""
     small = tmp_path / "small"
@@ -289,6 +291,7 @@ def test_a_full_disk_ends_the_table_with_its_name_and_loses_nothing(tmp_path):
         subprocess.run(["umount", "-l", str(small)], check=False)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_every_table_after_its_batch(tmp_path, running, number):
     (tmp_path / "p.yaml").write_text(TICKING)
@@ -370,6 +373,7 @@ def test_the_batch_that_runs_at_the_signal_gets_its_commit(tmp_path, running):
     assert newest(tmp_path / ".evertable/p/checkpoints/t/commits") >= batch
 
 
+@pytest.mark.long
 def test_a_batch_that_takes_longer_than_the_stop_timeout_is_abandoned(tmp_path, running):
     slow(tmp_path, 6, "1 second")
     run = running()
@@ -400,6 +404,7 @@ def test_a_second_signal_stops_at_once(tmp_path, running):
     assert time.monotonic() - begun < 3
 
 
+@pytest.mark.long
 def test_a_second_run_of_a_table_is_refused_and_names_the_first(tmp_path, running):
     (tmp_path / "p.yaml").write_text(TICKING)
     first = running("--only", "t")
@@ -418,6 +423,7 @@ def test_a_second_run_of_a_table_is_refused_and_names_the_first(tmp_path, runnin
     assert beside.rest()[0] == 0
 
 
+@pytest.mark.long
 def test_after_kill_9_of_python_alone_there_is_still_one_writer(tmp_path, running):
     (tmp_path / "p.yaml").write_text(TICKING)
     first = running("--only", "t")
@@ -451,7 +457,7 @@ def test_query_while_the_stream_runs_is_quick(tmp_path, running):
 SPREAD = ["-n", "2", "--coverage-of-tables"]
 
 
-@pytest.mark.journey
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("flags", "options", "said"),
     [
@@ -514,7 +520,7 @@ def test_only_names_tables(tmp_path):
     assert 'did you mean "t"?' in answer.stderr
 
 
-@pytest.mark.journey
+@pytest.mark.long
 def test_the_demo_ends_with_equal_rows_and_removes_only_what_it_made(tmp_path):
     done = evertable("demo", cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -232,6 +232,7 @@ TOOK: list[float] = []
 
 # In the order of their bases, so that each is run in few processes.
 @pytest.mark.parametrize("name", sorted(EDITS, key=lambda name: EDITS[name].base))
+@pytest.mark.long
 def test_what_is_said_of_an_edit_is_what_happens(name, begun, tmp_path, spark):
     edit = EDITS[name]
     lab, first, then = begun(edit.base)
@@ -277,6 +278,7 @@ def test_what_is_said_of_an_edit_is_what_happens(name, begun, tmp_path, spark):
     assert judged.verdict == edit.verdict, told
 
 
+@pytest.mark.long
 def test_a_plan_takes_less_than_a_second():
     if len(TOOK) < 20:
         pytest.skip("runs after the others, where they run in one process")

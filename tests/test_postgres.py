@@ -253,7 +253,7 @@ def with_certificates():
     pytest.skip("no Postgres with TLS here: neither the package's nor one in /usr/lib/postgresql")
 
 
-@pytest.mark.journey
+@pytest.mark.long
 def test_passwords_and_certificates_are_libpqs_business(kit, tmp_path_factory):
     """PGPASSWORD, ~/.pgpass and sslmode=verify-full, as with any client of libpq."""
     folder = tmp_path_factory.mktemp("tls")

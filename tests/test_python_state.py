@@ -310,6 +310,7 @@ def test_a_failing_processor_is_the_users_own_line(work):
     assert e.value.finding.place.line == line
 
 
+@pytest.mark.long
 def test_modules_beside_the_pipeline_reach_executors_of_other_processes(work):
     work.feed("in", row("a", 1), row("b", 2))
     text = STREAM.replace("FUNCTION", "udfs").replace("MODE", "append").replace("MORE", "")

@@ -44,7 +44,7 @@ tables:
 """
 
 
-@pytest.mark.journey
+@pytest.mark.long
 def test_a_canary_secret_is_in_no_file_log_or_output(tmp_path):
     (tmp_path / "p.yaml").write_text(PIPELINE)
     (tmp_path / "mine.py").write_text("def send(batch, n):\n    batch.collect()\n")
@@ -238,6 +238,7 @@ tables:
         process.wait()
 
 
+@pytest.mark.long
 def test_ctrl_c_in_a_terminal_does_not_kill_python_workers(tmp_path):
     """A terminal sends SIGINT to every process of the group: the running batch must survive it."""
     (tmp_path / "p.yaml").write_text("""

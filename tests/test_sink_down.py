@@ -175,7 +175,7 @@ def test_what_does_not_pass_is_not_tried_again(kit, server):
     assert not [e for e in kit.events if isinstance(e, Retrying)]
 
 
-@pytest.mark.journey
+@pytest.mark.long
 def test_a_broker_that_goes_and_comes_back(kit, tmp_path, quick):
     """One transaction is open when it goes; no row is lost, none is there twice."""
     from confluent_kafka.admin import AdminClient, NewTopic
