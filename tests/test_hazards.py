@@ -190,14 +190,13 @@ def test_a_hazard_is_said_with_its_line(kit, query, more, said):
 
 
 def test_a_planner_that_answers_otherwise_is_said_and_nothing_else_fails(kit, monkeypatch):
-    monkeypatch.setattr(incremental, "_planned", lambda frame, mode: None)
+    monkeypatch.setattr(incremental, "execution_of", lambda frame, mode: None)
     _, report = checked(kit, f"SELECT {W} AS w, count(*) AS c FROM a GROUP BY 1")
     assert [(f.code, f.severity) for f in report.findings] == [("PLAN_UNKNOWN", "note")]
     assert report.analysed.frame.isStreaming
 
 
 def test_a_planner_that_says_something_wrong_is_found_by_asking_what_is_known(kit, monkeypatch):
-    monkeypatch.setattr(incremental, "WATERMARK", 1)
     monkeypatch.setattr("evertable.spark.state_operators._window", lambda node: (1, 1))
     _, report = checked(kit, f"SELECT {W} AS w, count(*) AS c FROM a GROUP BY 1")
     (finding,) = report.findings
