@@ -263,4 +263,4 @@ def test_twenty_tables_are_checked_in_a_few_seconds(kit):
         assert all(report.analysed for report in analyse(kit.spark, confs, pipeline, schemas))
     whole = time.monotonic() - begun
     assert sorted(took)[10] < 0.5
-    assert whole < 5  # 3 is what is wanted: 3.02 was measured
+    assert whole < 3

@@ -6,6 +6,7 @@ import importlib.util
 import inspect
 import os
 import sys
+import threading
 import traceback
 from collections.abc import Callable
 from types import ModuleType
@@ -15,11 +16,17 @@ from evertable.errors import DefinitionError, EvertableError, Finding
 from evertable.location import Location
 
 _loading: list[str] = []
+_one_at_a_time = threading.RLock()  # a module that is half imported looks like a whole one
 _OURS = os.path.dirname(os.path.abspath(__file__))
 
 
 def load_module(file: str) -> ModuleType:
     """The module in a file; its folder can be imported from, as with `python file`."""
+    with _one_at_a_time:
+        return _load_module(file)
+
+
+def _load_module(file: str) -> ModuleType:
     path = os.path.abspath(file)
     name = os.path.splitext(os.path.basename(path))[0]
     loaded = sys.modules.get(name)

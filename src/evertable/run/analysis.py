@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -202,7 +203,13 @@ def analyse(
 ) -> list[Report]:
     """Every table of a pipeline; one that fails does not hide what is wrong with another."""
     unfit = incremental.unfit(for_table(spark, {SOURCE_EVOLUTION: "false"}))
-    reports = [_report(spark, confs, pipeline, table, schemas, unfit) for table in pipeline.tables]
+
+    def report(table: Table) -> Report:
+        return _report(spark, confs, pipeline, table, schemas, unfit)
+
+    # Two at a time: while Spark plans the one, Python reads the plan of the other.
+    with ThreadPoolExecutor(max_workers=2) as pool:
+        reports = list(pool.map(report, pipeline.tables))
     problem = slots_problem(spark, [(r.table, r.analysed) for r in reports if r.analysed])
     if problem is None:
         return reports

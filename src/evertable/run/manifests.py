@@ -144,7 +144,8 @@ def definition_of(pipeline: Pipeline, table: Table, analysed: Analysed) -> dict[
         return {}
     known = {s.name for s in pipeline.streams}
     streams = [s for s in analysed.built.streams if s.name in known]
-    given = (*streams, *analysed.built.statics, *table.sinks)
+    given: list[Stream | Static | SinkSpec]
+    given = [*streams, *analysed.built.statics, *table.sinks]
     if any(entry.function is not None for entry in given):  # a class or a function itself
         return {}
     made = {

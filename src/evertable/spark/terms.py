@@ -11,6 +11,7 @@ import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 from evertable.spark.code_prints import CodePrints
@@ -408,11 +409,14 @@ def _span(text: str) -> str:
 
 def _is_now(value: str, kind: str) -> bool:
     """Whether a constant is the moment at which Spark planned the query."""
-    if not value.lstrip("-").isdigit():
+    if not kind.startswith(("date", "timestamp")):
         return False
-    if kind == "date":
-        return abs(int(value) - time.time() / 86_400) < 2
-    return kind.startswith("timestamp") and abs(int(value) / 1e6 - time.time()) < 3_600
+    try:
+        moment = datetime.fromisoformat(value)
+    except ValueError:
+        return False
+    away = moment.replace(tzinfo=UTC).timestamp() - time.time()
+    return abs(away) < 2 * 86_400  # written in some time zone, or as a day
 
 
 def _digest(text: str) -> str:
