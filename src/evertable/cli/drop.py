@@ -83,8 +83,15 @@ def what_goes(pipeline: Pipeline, table: Table, *, keep_data: bool) -> list[Remo
     steps: list[Removal] = []
     checkpoint = Storage.of(pipeline).checkpoint(table.name)
     aside = f"{checkpoint}.dropped"
+    storage = Storage.of(pipeline)
+
+    def forget() -> None:
+        _remove_whole(checkpoint, aside)
+        shutil.rmtree(storage.manifests(table.name), ignore_errors=True)  # they were of it
+        _remove_files([storage.answers(table.name)])
+
     if os.path.isdir(checkpoint) or os.path.isdir(aside):
-        steps.append(Removal(checkpoint, lambda: _remove_whole(checkpoint, aside)))
+        steps.append(Removal(checkpoint, forget))
     for spec in table.sinks:
         steps += _of_sink(pipeline, table, spec, keep_data=keep_data)
     return steps

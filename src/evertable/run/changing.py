@@ -20,6 +20,8 @@ from evertable.plan.ways import why_not
 from evertable.run.analysis import Analysed
 from evertable.run.planning import Planning, refusal
 from evertable.run.positions import positioned
+from evertable.run.second import second_table
+from evertable.run.swapping import finish_swap
 from evertable.run.targets import sink_options
 from evertable.sinks.grip import grip
 
@@ -45,6 +47,11 @@ class Changing:
         self._table = table
         self._given = given
         self.planning = Planning(pipeline, table)
+
+    def make_good(self) -> None:
+        """Finish what a crash has interrupted; only for who holds the lock."""
+        finish_swap(self._pipeline, self._table)
+        self.planning.checkpoint.clear_drafts()
 
     def course(self, analysed: Analysed) -> Course:
         """Raises Refused where an answer is needed and none fits."""
@@ -118,9 +125,11 @@ class Changing:
 
     def begins(self, course: Course) -> None:
         """The query is about to start: note what it is."""
+        standing = self.planning.standing()
         if course.manifest is not None:
-            standing = self.planning.standing()
             self.planning.keeping.begin(course.manifest, standing, answer=course.answer)
+        else:
+            self.planning.keeping.note("started", standing, course.answer)
 
 
 def not_offered(judgement: Judgement, answer: Answer, old: Manifest, new: Manifest) -> Finding:
@@ -169,18 +178,3 @@ def _values(kind: type[Any], given: list[Any], known: Any) -> tuple[Any, ...]:
 def _over(now: tuple[Any, ...], before: tuple[Any, ...]) -> tuple[Any, ...]:
     names = {entry.name for entry in before}
     return (*before, *(entry for entry in now if entry.name not in names))
-
-
-def second_table(table: Table, name: str) -> Table:
-    """The same table under another name, into a target of its own."""
-    sinks = tuple(_second_sink(table, spec, name) for spec in table.sinks)
-    return replace(table, name=name, sinks=sinks)
-
-
-def _second_sink(table: Table, spec: SinkSpec, name: str) -> SinkSpec:
-    options = dict(spec.options)
-    for option, value in options.items():
-        if option.lower() == "table":
-            schema, dot, _ = value.rpartition(".")
-            return replace(spec, options={**options, option: f"{schema}{dot}{name}"})
-    return replace(spec, options={**options, "table": name}) if spec.format == "postgres" else spec

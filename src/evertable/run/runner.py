@@ -24,7 +24,7 @@ from evertable.run.manifests import make_key
 from evertable.run.opening import open_spark
 from evertable.run.rebuilding import begin_anew, passed_again, rebuilding
 from evertable.run.states import State
-from evertable.run.swapping import finish_swap, swap
+from evertable.run.swapping import swap
 from evertable.run.table_run import TableRun
 from evertable.sinks.functions import Show
 from evertable.spark import session as spark_session
@@ -80,8 +80,6 @@ class Runner:
         storage = Storage.of(self.pipeline)
         make_storage(storage)
         make_key(self.pipeline)
-        for table in self._tables:
-            finish_swap(self.pipeline, table)
         self._confs = spark_session.all_confs(
             self.pipeline.spark, logs=storage.logs, quick=self._quick
         )

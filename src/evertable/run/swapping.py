@@ -17,6 +17,7 @@ from evertable.model.storage import Storage
 from evertable.plan.answers import Answers
 from evertable.plan.keeping import Keeping
 from evertable.plan.manifest import Manifest, from_text, to_text
+from evertable.run.second import second_table
 from evertable.run.targets import sink_options
 from evertable.sinks.embedded import versions as embedded
 from evertable.sinks.postgres.versions import swap as swap_in_postgres
@@ -38,8 +39,6 @@ def swap(pipeline: Pipeline, table: Table, new: Table, made: Manifest) -> None:
 
 def finish_swap(pipeline: Pipeline, table: Table) -> None:
     """Do what is noted, if anything is."""
-    from evertable.run.changing import second_table
-
     storage = Storage.of(pipeline)
     note = _note(storage, table.name)
     try:

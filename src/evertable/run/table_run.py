@@ -145,7 +145,7 @@ class TableRun:
         """Lock, build, and see that sink and checkpoint fit. Raises; starts nothing."""
         if self._durable:
             self._lock.take()
-            self._checkpoint.clear_drafts()
+            self._changing.make_good()
         try:
             analysed = self._analyse()
             if self._durable and self._stage is WORLD:
