@@ -89,6 +89,22 @@ BASES = {
     "pandas state": PLAIN + python("kept", "update", "    key: k\n"),
     "processor": PLAIN + python("processed", "update", "    key: k\n"),
     "mapped": PLAIN + python("mapped"),
+    "likes": PLAIN
+    + table(
+        "SELECT k, count(*) AS c FROM a WHERE concat(u, '_', n) LIKE ANY ('y_%', 'x_3%') GROUP BY k",
+        "update",
+    ),
+    "values": PLAIN
+    + table(
+        "SELECT k, sum(n) AS v FROM a WHERE n > (SELECT max(x) FROM VALUES (5), (4) AS t(x)) GROUP BY k",
+        "update",
+    ),
+    "week": PLAIN
+    + table(
+        "SELECT k, count(*) AS c FROM a WHERE at < current_timestamp() - INTERVAL 7 DAYS GROUP BY k",
+        "update",
+    ),
+    "udf inside": PLAIN + python("inside"),
     "clock": MARKED + table("SELECT id, current_timestamp() > at AS past FROM a"),
     "subquery": PLAIN
     + table("SELECT k, sum(n) AS v FROM a WHERE n > (SELECT count(*) FROM s) GROUP BY k", "update"),
@@ -188,6 +204,17 @@ class Totals(StatefulProcessor):
 
     def close(self):
         pass
+
+
+@F.udf("string")
+def later(x):
+    import HELPER
+
+    return HELPER.shout(x)
+
+
+def inside(a):
+    return a.select("id", later("k").alias("k"))
 
 
 def processed(a):
@@ -303,6 +330,12 @@ EDITS = {
     "another static below groups": edit("static join", "mixed", ("path: s1.csv", "path: s2.csv")),
     "a static join below groups": edit("keyed", "corrupts", ("FROM a GROUP", "FROM a JOIN s ON k = sk GROUP")),
     "an explosion below groups": edit("keyed", "corrupts", ("FROM a GROUP", "FROM a LATERAL VIEW explode(array(1, 2)) e AS one GROUP")),
+    "a like of several patterns": edit("likes", "corrupts", ("'y_%'", "'q_%'")),
+    "values of a subquery": edit("values", "corrupts", ("(5), (4)", "(1), (2)")),
+    "nothing, where a week ago is asked for": edit("week", "same"),
+    "a helper that is imported inside": edit("udf inside", "safe", helper=(("x.upper()", "x.lower()"),)),
+    "spaces in the columns of csv": edit("csv", "same", ("k STRING, u STRING", "k STRING,u  STRING")),
+    "a stricter mode of csv": edit("csv", "mixed", ("maxFilesPerTrigger: 1}", "maxFilesPerTrigger: 1, mode: DROPMALFORMED, enforceSchema: true, nullValue: 1}")),
     "nothing, where the time is asked for": edit("clock", "same"),
     "the date is asked for": edit("stateless", "safe", ("k, n FROM", "k, n, current_date() AS t FROM")),
     "a subquery over a static": edit("keyed", "note", ("FROM a GROUP", "FROM a WHERE k > (SELECT min(sk) FROM s) GROUP")),

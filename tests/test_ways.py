@@ -255,8 +255,13 @@ def test_a_start_that_failed_has_changed_no_manifest(kit):
     more = BY_K.replace("sum(n)", "sum(n) * 10")
     with pytest.raises(Exception, match="no"):
         kit.run(pipeline(kit, more), at=fails)
-    assert verdicts(kit, pipeline(kit, BY_K))["t"].verdict == "same"
-    assert verdicts(kit, pipeline(kit, more))["t"].verdict == "note"
+    model = pipeline(kit, BY_K)
+    planning = Planning(model, model.tables[0])
+    newest = planning.keeping.newest(planning.standing())
+    assert newest.manifest.definition["table"]["query"]["sql"] == BY_K
+    # The batch was begun by the edit, and a sink may have it: going back is an edit, too.
+    assert verdicts(kit, model)["t"].verdict == "note"
+    assert verdicts(kit, pipeline(kit, more))["t"].goes_on
 
 
 def test_manifests_are_small_few_and_without_secrets(kit, monkeypatch):
@@ -473,3 +478,47 @@ def test_a_rule_is_tried_without_spark():
     assert judge(Edit(made("k"), made("k"), standing, Restart())).verdict == "same"
     assert judge(Edit(made("k"), made("u"), standing, Restart())).verdict == "corrupts"
     assert judge(Edit(made("k"), made("u"), standing, Restart("no"))).verdict == "fails"
+
+
+def test_a_null_is_kept_out_by_conditions_that_need_a_value_only():
+    from evertable.spark.conditions import together, without_implied
+
+    told, loose = "IsNotNull(s.n:int)", "LessThan(Coalesce(s.n:int,0:int),5:int)"
+    assert together((told, loose), ()) == (told, loose)
+    assert together((told, "LessThan(s.n:int,5:int)"), ()) == ("LessThan(s.n:int,5:int)",)
+    assert together((told, "In(s.n:int;1:int,2:int)"), ()) == ("In(s.n:int;1:int,2:int)",)
+    ranged = "LessThan(TimestampAddInterval[@UTC](a.at:timestamp,5:interval),b.bt:timestamp)"
+    assert without_implied(("IsNotNull(a.at:timestamp)", told), [ranged]) == (told,)
+
+
+def test_prints_of_code_see_each_helper_and_no_layout(tmp_path, monkeypatch):
+    import importlib
+    import shutil
+
+    from evertable.spark.code_prints import print_of
+    from evertable.user_code import forget_modules
+
+    monkeypatch.syspath_prepend(str(tmp_path))
+    code = "import HELPER\n\nclass P:\n    def a(self, x):\n        return HELPER.one(x)\n\n" \
+        "    def b(self, x):\n        return HELPER.two(x)\n\n" \
+        "def inside(x):\n    from INNER import three\n    return three(x)\n"  # fmt: skip
+
+    def prints(one="x", two="x * 2", three="x * 3", layout=""):
+        for name, text in (
+            ("helper_of_p", f"def one(x):\n    return {one}\n\ndef two(x):\n    return {two}\n"),
+            ("inner_of_p", f"def three(x):\n    return {three}\n"),
+            ("mine_of_p", code.replace("HELPER", "helper_of_p").replace("INNER", "inner_of_p")),
+        ):
+            (tmp_path / f"{name}.py").write_text(layout + text)
+        shutil.rmtree(tmp_path / "__pycache__", ignore_errors=True)
+        forget_modules(str(tmp_path))
+        importlib.invalidate_caches()
+        module = importlib.import_module("mine_of_p")
+        return print_of(module.P), print_of(module.inside)
+
+    methods, function = prints()
+    assert prints() == (methods, function)
+    assert prints(layout="# moved\n\n") == (methods, function)
+    assert prints(one="x + 1")[0] != methods
+    assert prints(two="x * 300")[0] != methods
+    assert prints(three="x * 30")[1] != function

@@ -12,6 +12,7 @@ from evertable.cli.main import pipeline_arguments, sets_of
 from evertable.cli.terminal import Terminal
 from evertable.errors import Finding, Refused
 from evertable.model.storage import Storage
+from evertable.spark.checkpoint import Checkpoint
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -49,7 +50,17 @@ def command(options: argparse.Namespace) -> int:
         target = storage.checkpoint(table.name)
         draft = f"{target}.adopting"
         shutil.rmtree(draft, ignore_errors=True)
+        before = Checkpoint(folder).standing()
         shutil.copytree(folder, draft)
+        if Checkpoint(folder).standing() != before:
+            shutil.rmtree(draft, ignore_errors=True)
+            raise Refused(
+                Finding(
+                    "CHECKPOINT_IN_USE", f'"{options.checkpoint}" is being written',
+                    detail="what its query does from now on would be done again here",
+                    hint="end the old query for good first",
+                )
+            )  # fmt: skip
         try:
             judgement = adopt(pipeline, table, draft)
         except BaseException:
@@ -63,5 +74,5 @@ def command(options: argparse.Namespace) -> int:
     for change in judgement.changes:
         terminal.line(f"{terminal.mark('fact')} {change.message}: {change.detail}")
     terminal.line()
-    terminal.line(f"{terminal.mark('next')} end the old query for good, then evertable run")
+    terminal.line(f"{terminal.mark('next')} evertable run")
     return 0

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from evertable.errors import DefinitionError
-from evertable.model.names import did_you_mean
+from evertable.model.names import PATTERN, did_you_mean
 from evertable.plan.changes import WAYS, Way
 
 POSITIONS = ("old", "earliest", "latest")
@@ -70,6 +71,8 @@ from_offsets=None))
     found: Way = next(w for w in WAYS if w == way)
     if more and found not in ("start_over", "beside"):
         raise DefinitionError.of("COMMAND_INVALID", f'"{way}" takes nothing after it: "{more}"')
+    if more and found == "beside" and not re.match(PATTERN, more):
+        raise DefinitionError.of("COMMAND_INVALID", f'"{more}" is no name of a table')
     position = (more or "old") if found == "start_over" else ""
     if position and position not in POSITIONS and not _is_time(position):
         raise DefinitionError.of(

@@ -107,24 +107,36 @@ def _one_stream(edit: Edit, old: Source, new: Source) -> Iterator[Change]:
 # Options that say how much is read at a time, where from, or when; not what a record becomes.
 _TUNING = frozenset({
     "maxfilespertrigger", "maxbytespertrigger", "maxcachedfiles", "discardcachedinputratio",
-    "latestfirst", "maxfileage", "cleansource", "sourcearchivedir", "recursivefilelookup",
-    "pathglobfilter", "maxoffsetspertrigger", "minoffsetspertrigger", "maxtriggerdelay",
+    "latestfirst", "maxfileage", "cleansource", "sourcearchivedir",
+    "maxoffsetspertrigger", "minoffsetspertrigger", "maxtriggerdelay",
     "maxrecordsperpartition", "minpartitions", "failondataloss", "groupidprefix",
     "fetchoffset.numretries", "fetchoffset.retryintervalms", "includeheaders", "rowspersecond",
     "rowsperbatch", "numpartitions", "rampuptime", "advancemillisperbatch", "starttimestamp",
-    "includetimestamp", "kafkaconsumer.polltimeoutms", "mode", "columnnameofcorruptrecord",
+    "includetimestamp", "kafkaconsumer.polltimeoutms", "columnnameofcorruptrecord",
 })  # fmt: skip
 
 
 def _is_tuning(option: str) -> bool:
-    return option.lower() in _TUNING or option.lower().startswith("kafka.")
+    name = option.lower()
+    return name in _TUNING or (name.startswith("kafka.") and name != "kafka.isolation.level")
+
+
+def _columns(ddl: str) -> list[str]:
+    """The columns of a DDL text, each in one form."""
+    parts, depth, begin = [], 0, 0
+    for at, sign in enumerate(ddl):
+        depth += (sign in "(<") - (sign in ")>")
+        if sign == "," and not depth:
+            parts.append(ddl[begin:at])
+            begin = at + 1
+    return [" ".join(part.lower().replace(":", " ").split()) for part in [*parts, ddl[begin:]]]
 
 
 def _same_places(before: str, after: str) -> bool:
     """Whether columns stand where they stood; more or fewer at the end do not matter."""
     if not before or not after:
         return before == after
-    olds, news = ([c.split(None, 1) for c in s.lower().split(", ")] for s in (before, after))
+    olds, news = _columns(before), _columns(after)
     return all(old == new for old, new in zip(olds, news, strict=False))
 
 

@@ -61,6 +61,13 @@ class Keeping:
         found = [v for n in reversed(self._numbers()) if (v := self._read(self._file(n)))]
         return next((v for v in found if v.query_id == standing.query_id), None)
 
+    def begun(self, standing: Standing) -> Version | None:
+        """A draft whose first batch is begun and not finished: a sink may have it already."""
+        draft = self._read(self._folder / _DRAFT)
+        if draft is None or draft.query_id != standing.query_id or not standing.begun:
+            return None
+        return draft if standing.last_commit < draft.batch <= standing.last_offset else None
+
     def versions(self, standing: Standing) -> list[Version]:
         """All that are known, oldest first, the one that counts now last."""
         found = [v for n in self._numbers() if (v := self._read(self._file(n)))]

@@ -97,8 +97,8 @@ def is_bounded(pair: Pair, *branches: Branch) -> bool:
     if pair.after.kind == "limit":
         return False
     return any(
-        column in key.text for branch in branches for key in branch.keys for column, _ in
-        branch.marks
+        key.text.startswith("~") or column in key.text
+        for branch in branches for key in branch.keys for column, _ in branch.marks
     )  # fmt: skip
 
 

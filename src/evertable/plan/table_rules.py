@@ -16,6 +16,7 @@ UNPINNED = (
     "spark.sql.legacy.timeParserPolicy",
 )
 _CODE = "code of yours"
+_UNREAD = "text of the query"  # a digest, where nobody could read what is computed
 
 
 @says("MODE_CHANGED")
@@ -201,7 +202,7 @@ def table_changed(edit: Edit) -> Iterator[Change]:
         "order_by": "mixed", "delete_when": "mixed", "partition_by": "mixed",
     }  # fmt: skip
     before, after = dict(edit.old.settings), dict(edit.new.settings)
-    for name in sorted((before.keys() | after.keys()) - {"texts"}):
+    for name in sorted((before.keys() | after.keys()) - {"texts", _UNREAD}):
         if before.get(name) != after.get(name):
             yield Change(
                 "TABLE_CHANGED", harmful.get(name, "safe"), f"{name} is another one",
@@ -277,8 +278,11 @@ def cannot_tell(edit: Edit) -> Iterator[Change]:
     file was compared.
     """
     if edit.old.shape is None or edit.new.shape is None:
+        texts = [dict(m.settings).get(_UNREAD) for m in (edit.old, edit.new)]
+        edited = texts[0] != texts[1] and edit.standing.keeps_state
         yield Change(
-            "PLAN_NOT_COMPARED", "note", "what the query computes cannot be compared", "", "",
+            "PLAN_NOT_COMPARED", "mixed" if edited else "note",
+            "what the query computes cannot be compared", "", "",
             edit.old.unknown or edit.new.unknown or "there is no manifest of it",
         )  # fmt: skip
 

@@ -77,6 +77,8 @@ def why_not(way: Way, old: Manifest, new: Manifest) -> str:
         return "its old query is not SQL alone, so it is not in the manifest"
     if way == "beside" and any(t.format not in _OF_ITS_OWN for t in new.targets):
         return "a second target cannot be made up for its sink; write a second table"
+    if way in ("start_over", "rebuild") and not (old.named and new.named):
+        return "its sources have no names in the checkpoint"
     if way == "start_over" and any(t.files for t in new.targets):
         return "Spark's log of batches in its folder knows the old ones; name another folder"
     if way == "rebuild":

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter
 
@@ -24,6 +24,10 @@ from evertable.run.second import second_table
 from evertable.run.swapping import finish_swap
 from evertable.run.targets import sink_options
 from evertable.sinks.grip import grip
+from evertable.spark.session import of_a_table
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 @dataclass(frozen=True)
@@ -42,8 +46,11 @@ class Course:
 class Changing:
     """Asks for the verdict on a table, and goes the way that was chosen."""
 
-    def __init__(self, pipeline: Pipeline, table: Table, given: Answer | None = None) -> None:
+    def __init__(
+        self, pipeline: Pipeline, table: Table, session: SparkSession, given: Answer | None = None
+    ) -> None:
         self._pipeline = pipeline
+        self._session = session
         self._table = table
         self._given = given
         self.planning = Planning(pipeline, table)
@@ -70,13 +77,35 @@ class Changing:
         if answer.way == "start_over":
             return self._starts_over(answer, made)
         if answer.way == "rebuild":
-            second = second_table(self._table, f"{self._table.name}__new")
+            second = second_table(self._table, self._free(f"{self._table.name}__new"))
             return Course(self._pipeline, self._table, made, "rebuild", beside=second, rebuilt=True)
         before = restored(self._pipeline, self._table, old.definition)
+        of_a_table(self._session, old.confs)
         if answer.way == "keep_old":
             return Course(*before, answer="keep_old", anew=True)
-        second = second_table(self._table, answer.name or f"{self._table.name}_2")
+        second = second_table(self._table, self._free(answer.name or f"{self._table.name}_2"))
         return Course(*before, answer="beside", beside=second, anew=True)
+
+    def _free(self, name: str) -> str:
+        """A name for a second table, which no table of the pipeline has."""
+        if self._pipeline.table(name) is not None:
+            raise Refused(
+                Finding(
+                    "ANSWER_NOT_OFFERED",
+                    f'there is a table "{name}" already',
+                    self._table.location,
+                    hint=f"--answer {self._table.name}=beside:NAME, or rename that one",
+                )
+            )
+        return name
+
+    def confirm(self, course: Course, analysed: Analysed) -> None:
+        """An old query that goes on is the one that the checkpoint knows."""
+        if course.answer not in ("keep_old", "beside"):
+            return
+        judgement, _ = Planning(course.pipeline, course.table).judged(analysed)
+        if not judgement.goes_on:
+            raise Refused(refusal(judgement))
 
     def _answer(self, judgement: Judgement, old: Manifest, made: Manifest) -> Answer:
         """The one that was given for this very edit."""

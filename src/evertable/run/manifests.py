@@ -56,7 +56,7 @@ def manifest_of(pipeline: Pipeline, table: Table, analysed: Analysed) -> Manifes
         statics=tuple(_source(s.name, s) for s in analysed.built.statics),
         targets=tuple(_target(pipeline, table, spec) for spec in table.sinks),
         key=analysed.keys if table.output_mode == "update" else (),
-        settings=_settings(table),
+        settings=_settings(table) | _unread(pipeline, table, analysed),
         confs=_confs(session),
         secrets={name: _hashed(pipeline, value_of(name)) for name in secrets},
         versions={"spark": session.version, "python": platform.python_version()},
@@ -68,7 +68,8 @@ def _sources(analysed: Analysed) -> Iterator[Source]:
     shape = analysed.seen.plan.shape
     streams = {stream.name: stream for stream in analysed.built.streams}
     uses = analysed.built.uses
-    for use, described in shape.leaves if shape else ():
+    leaves = shape.leaves if shape else tuple((use, "") for use in uses)
+    for use, described in leaves:
         if described:
             yield Source(use, described, described.partition(" ")[0], {"reads": described})
         else:
@@ -79,10 +80,10 @@ def _source(use: str, entry: Stream | Static) -> Source:
     options = {k.lower(): v for k, v in {**entry.options, **entry.unchecked_options}.items()}
     known = SOURCES[entry.format]
     whole = entry.format == "python"  # all of its options are its own
-    identity = {k: _shown(v) for k, v in options.items() if whole or k in _READS}
+    identity = {k: _shown(v, k) for k, v in options.items() if whole or k in _READS}
     rest = {k: _shown(v, k) for k, v in options.items() if k not in identity}
     if isinstance(entry, Stream) and entry.decode:
-        rest |= {f"decode.{k}": v for k, v in entry.decode.options.items()}
+        rest |= {f"decode.{k}": _shown(v, k) for k, v in entry.decode.options.items()}
     schema = entry.schema or ""
     return Source(use, entry.name, entry.format, identity, rest, schema, known.replays)
 
@@ -127,6 +128,20 @@ def _settings(table: Table) -> dict[str, str]:
         if value:
             found[name] = str(value) if not isinstance(value, tuple) else ", ".join(value)
     return found
+
+
+def _unread(pipeline: Pipeline, table: Table, analysed: Analysed) -> dict[str, str]:
+    """What is written, as a digest, where nobody could read what is computed."""
+    if analysed.seen.plan.shape is not None:
+        return {}
+    views = [v.query for v in pipeline.views if v.name in analysed.built.views]
+    told = []
+    for query in (table.query, *views):
+        function = query.function
+        if function is None and query.python is not None:
+            function = load_function(query.python, pipeline.root, None)
+        told.append(query.sql or (print_of(function) if function is not None else ""))
+    return {"text of the query": hashlib.sha256("\n".join(told).encode()).hexdigest()[:16]}
 
 
 def _confs(session: SparkSession) -> dict[str, str]:

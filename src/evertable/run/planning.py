@@ -47,7 +47,10 @@ class Planning:
         place = self.table.query.location or self.table.location
         if standing.last_offset < 0:
             return Judgement(self.table.name, "same", new=True, place=place), made
-        version = self.keeping.newest(standing)
+        begun = self.keeping.begun(standing)
+        version = self.keeping.newest(standing) or begun
+        if begun is not None and begun.manifest.digest != comparable(begun.manifest, made).digest:
+            version = begun  # its rows may be in the sink: they are what an edit is of
         old = version.manifest if version else Manifest(self.table.name, unknown=_NOTHING_KNOWN)
         new = comparable(old, made)
         if version and old.digest == new.digest:

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from evertable.run.table_run import TableRun
 
 _MOST_PASSES = 5
+# What a version says that another edit has begun, and nobody will finish.
+_OF_ANOTHER_EDIT = {
+    "CHECKPOINT_CORRUPTS", "CHECKPOINT_MIXED", "CHECKPOINT_FAILS", "TARGET_OWNED", "SINK_SCHEMA",
+}  # fmt: skip
 
 
 def rebuilding(table: Table) -> Table:
@@ -32,7 +36,7 @@ def begin_anew(pipeline: Pipeline, second: TableRun) -> None:
     try:
         second.prepare()
     except EvertableError as e:
-        if not e.findings[0].code.startswith(("CHECKPOINT_", "TARGET_OWNED", "SINK_SCHEMA")):
+        if e.findings[0].code not in _OF_ANOTHER_EDIT:
             raise
         forget_version(pipeline, second.table)
         answers.keep(Answer("start_over", "earliest"))

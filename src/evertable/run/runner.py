@@ -199,28 +199,30 @@ class Runner:
         if second.state is not State.FINISHED:
             run.leave_out()
             return
-        with contextlib.suppress(EvertableError):  # it is among the failed now
+        begun = run
+        try:
             self._passes[run.table.name] = passes = self._passes.get(run.table.name, 0) + 1
             if passed_again(second, passes):
                 self.runs.remove(second)
-                second = self._rebuilt[run.table.name] = self._run_of(second.table)
-                self.runs.append(second)
-                self._upstream[second.table.name] = self._upstream[run.table.name]
-                second.prepare()
-                second.start()
-                return
-            assert run.course is not None
-            assert run.course.manifest is not None
-            swap(self.pipeline, run.table, second.table, run.course.manifest)
-            run.release()
-            final = self._run_of(run.table)
-            self.runs[self.runs.index(run)] = final
-            self._upstream = {
-                name: [final if up is run else up for up in ups]
-                for name, ups in self._upstream.items()
-            }
-            final.prepare()
-            final.start()
+                begun = self._rebuilt[run.table.name] = self._run_of(second.table)
+                self.runs.append(begun)
+                self._upstream[begun.table.name] = self._upstream[run.table.name]
+            else:
+                assert run.course is not None
+                assert run.course.manifest is not None
+                swap(self.pipeline, run.table, second.table, run.course.manifest)
+                run.release()
+                begun = self._run_of(run.table)
+                self.runs[self.runs.index(run)] = begun
+                self._upstream = {
+                    name: [begun if up is run else up for up in ups]
+                    for name, ups in self._upstream.items()
+                }
+            begun.prepare()
+            begun.start()
+        except EvertableError as e:
+            if begun.state is not State.FAILED:
+                begun.leave_out(e.findings[0])
 
     def _stop_with_the_failed(self) -> None:
         if any(r.state is State.FAILED and r.table.on_failure == "stop" for r in self.runs):

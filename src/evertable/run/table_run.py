@@ -94,7 +94,7 @@ class TableRun:
         self._lock = CheckpointLock(spark, storage.lock(table.name), self._what, table.location)
         self._show = show
         self._claims = self._new_claims()
-        self._changing = Changing(pipeline, table, answer)
+        self._changing = Changing(pipeline, table, self._spark, answer)
         self.course: Course | None = None  # what is run in its place, after an edit
         self._failures = 0  # in a row
         self._try_again_at: float | None = None  # on the monotonic clock, while it backs off
@@ -145,8 +145,9 @@ class TableRun:
         """Lock, build, and see that sink and checkpoint fit. Raises; starts nothing."""
         if self._durable:
             self._lock.take()
-            self._changing.make_good()
         try:
+            if self._durable:
+                self._changing.make_good()
             analysed = self._analyse()
             if self._durable and self._stage is WORLD:
                 analysed = self._takes_its_course(analysed)
@@ -177,7 +178,9 @@ class TableRun:
             return analysed
         self._pipeline, self.table = self.course.pipeline, self.course.table
         self._claims = self._new_claims()
-        return self._analyse()
+        analysed = self._analyse()
+        self._changing.confirm(self.course, analysed)
+        return analysed
 
     @property
     def waits_for_its_rebuild(self) -> bool:
@@ -435,11 +438,10 @@ class TableRun:
         self._claims.give_up()
         self._lock.release()
 
-    # -- stopping ----------------------------------------------------------------------------
-
-    def leave_out(self) -> None:
+    def leave_out(self, why: Finding | None = None) -> None:
         """End a table that was to be started later, and is not."""
-        self._end(State.STOPPED)
+        self.finding = why
+        self._end(State.STOPPED if why is None else State.FAILED)
 
     def running_batch(self) -> int | None:
         """The batch that is begun and not committed; None between batches."""
@@ -479,8 +481,6 @@ class TableRun:
             self.query.stop()  # returns when the batch has left the user's code
         self.ended()
         return batch is None or self._checkpoint.last_commit() >= batch
-
-    # -- what Spark tells --------------------------------------------------------------------
 
     def _progress(self, text: str) -> None:
         progress = json.loads(text)

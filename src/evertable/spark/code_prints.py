@@ -59,15 +59,15 @@ class CodePrints:
 
         found = unpickled(function)
         owner = getattr(getattr(found, "__self__", None), "_stateful_processor", None)
-        return {f"state {name}": text for name, text in declared(owner).items()} if owner else {}
+        return {f"state {name}": text for name, text in declared(owner)[0].items()} if owner else {}
 
 
 def _print_of_processor(processor: Any) -> str:
     """Of what it does; what it declares is told by its variables."""
     from evertable.spark.user_state import Declared, declared
 
-    declares = declared(processor)
-    told = [_Description("init" if declares else "").of(type(processor))]
+    _, ran = declared(processor)
+    told = [_Description("init" if ran else "").of(type(processor))]
     kept = {k: v for k, v in vars(processor).items() if not isinstance(v, Declared)}
     told.append(_Description().of(kept))
     return hashlib.sha256(json.dumps(told, sort_keys=True, default=str).encode()).hexdigest()[:16]
@@ -77,7 +77,7 @@ class _Description:
     """Values as JSON, each object once."""
 
     def __init__(self, without: str = "") -> None:
-        self._seen: dict[int, int] = {}
+        self._seen: dict[tuple[int, frozenset[str]], int] = {}
         self._without = without  # a member of classes that is not looked at
 
     def of(self, value: Any, names: frozenset[str] = frozenset(), depth: int = 0) -> Any:
@@ -94,9 +94,11 @@ class _Description:
             pairs = [[self.of(k, depth=depth + 1), self.of(v, depth=depth + 1)]
                      for k, v in value.items()]  # fmt: skip
             return ["map", *sorted(pairs, key=str)]
-        if id(value) in self._seen:
-            return ["again", self._seen[id(value)]]
-        self._seen[id(value)] = len(self._seen)
+        # Of a module each function names other things.
+        known = (id(value), names if isinstance(value, types.ModuleType) else frozenset())
+        if known in self._seen:
+            return ["again", self._seen[known]]
+        self._seen[known] = len(self._seen)
         return self._of_object(value, names, depth)
 
     def _of_object(self, value: Any, names: frozenset[str], depth: int) -> Any:
@@ -123,6 +125,10 @@ class _Description:
         if type(value).__name__ == "UserDefinedFunction" and hasattr(value, "func"):
             return ["udf", self.of(value.func, depth=depth + 1)]
         if not _is_users(type(value).__module__):
+            if hasattr(value, "tobytes"):  # an array
+                return [type(value).__qualname__, _digest(value.tobytes())]
+            if type(value).__module__.startswith("pandas.") and hasattr(value, "to_csv"):
+                return [type(value).__qualname__, _digest(value.to_csv().encode())]
             text = repr(value)
             return [type(value).__qualname__, re.sub(r" at 0x[0-9a-f]+", "", text)[:2000]]
         return ["object", self.of(type(value), depth=depth + 1),
@@ -147,8 +153,14 @@ class _Description:
             for name in sorted(used)
             if name in function.__globals__ and name != "__builtins__"
         }
-        return ["function", body, self.of(function.__defaults__, depth=depth + 1),
-                self.of(function.__kwdefaults__, depth=depth + 1), captured, globally]  # fmt: skip
+        inside = {
+            name: _digest_of_file(name)
+            for name in sorted(used)
+            if name not in function.__globals__ and _file_of_users(name)
+        }
+        defaults = [self.of(d, depth=depth + 1)
+                    for d in (function.__defaults__, function.__kwdefaults__)]  # fmt: skip
+        return ["function", body, defaults, captured, globally, inside]
 
     def _class(self, one: type, depth: int) -> Any:
         if not _is_users(one.__module__):
@@ -256,6 +268,31 @@ def _functions_in(file: str, changed: int, size: int) -> dict[int, list[_Functio
 
 def _arguments(node: _Function) -> tuple[str, ...]:
     return tuple(a.arg for a in (*node.args.posonlyargs, *node.args.args))
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()[:16]
+
+
+def _file_of_users(module: str) -> str:
+    """The file of a module beside the user's others, which may not be imported yet."""
+    loaded = sys.modules.get(module)
+    file = getattr(loaded, "__file__", None)
+    if file is None and loaded is None:
+        found = (os.path.join(path or ".", f"{module}.py") for path in sys.path)
+        file = next((f for f in found if os.path.isfile(f)), None)
+    if file is None or os.path.realpath(file).startswith(_LIBRARY):
+        return ""
+    return "" if "site-packages" in file else str(file)
+
+
+def _digest_of_file(module: str) -> str:
+    """All of a module that a function imports when it runs, without what changes nothing."""
+    try:
+        with open(_file_of_users(module), encoding="utf-8") as text:
+            return _digest(ast.dump(_Plainer().visit(ast.parse(text.read()))).encode())
+    except (OSError, SyntaxError):
+        return "unseen"
 
 
 class _Plainer(ast.NodeTransformer):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -81,15 +79,6 @@ def described(node: Any) -> str:
         if value is not None:
             found[name] = str(value)
     return " ".join([format, *(f"{k}={v}" for k, v in sorted(found.items()))])
-
-
-def read_from(node: Any) -> str:
-    """Where a static table is read from, as a digest."""
-    try:
-        text = str(node.relation().location().rootPaths().mkString(","))
-    except Exception:  # no files: what it is called has to do
-        text = re.sub(r"#\d+L?|@[0-9a-f]+|\[.*", "", str(node.simpleString(25)))
-    return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 _IDENTITY = ("path", "subscribe", "subscribePattern", "assign", "host", "port", "table")

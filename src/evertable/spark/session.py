@@ -153,10 +153,15 @@ def for_table(session: SparkSession, confs: Mapping[str, str]) -> SparkSession:
     """A session of its own for one table: its own views and confs, the same Spark."""
     own = session.newSession()
     # A new session starts from the context's conf, not from what was set in the session it is from.
+    of_a_table(own, confs)
+    return own
+
+
+def of_a_table(own: SparkSession, confs: Mapping[str, str]) -> None:
+    """Confs that a table's session has for itself."""
     for key, value in confs.items():
         if own.conf.isModifiable(key):
             own.conf.set(key, value)
-    return own
 
 
 def make_active(session: SparkSession) -> None:

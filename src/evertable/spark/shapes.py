@@ -15,7 +15,8 @@ from typing import Any
 from evertable.model.shape import Branch, Operator, OperatorKind, Shape, Term
 from evertable.spark.code_prints import CodePrints
 from evertable.spark.conditions import either, together, without_implied
-from evertable.spark.logical import LogicalPlan, described, read_from
+from evertable.spark.leaves import read_from
+from evertable.spark.logical import LogicalPlan, described
 from evertable.spark.planner import seq
 from evertable.spark.state_operators import KINDS
 from evertable.spark.terms import Env, Parsed, Terms, parsed, short_text
@@ -385,7 +386,7 @@ class _Reader:
             env = {**way.env, **_merged(others)}
             text = " AND ".join(sorted(self._terms.conditions(condition, env)) if condition else [])
             beside = ";".join(f"{o.shape}[{'&'.join(sorted(o.filters))}]" for o in others)
-            side = "left" if way in lefts else "right"
+            side = "" if join == "Inner" else "left" if way in lefts else "right"
             filters = way.filters
             found.append(
                 replace(

@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from evertable.spark.code_prints import CodePrints
+from evertable.spark.leaves import read_from
 
 Env = dict[int, tuple[str, str]]  # id of a column -> what it is made from, its type
 
@@ -42,7 +43,7 @@ _NO_SETTING = {
     "nullOnOverflow", "randomSeed",
 }  # fmt: skip
 # What JSON leaves out, though the value depends on it.
-_LEFT_OUT = ("options", "hset")
+_LEFT_OUT = ("options", "hset", "patterns")
 _BY_CHANCE = {"Rand", "Randn", "Uuid", "Shuffle", "RandStr"}
 _TYPES = {"long": "bigint", "integer": "int", "short": "smallint", "byte": "tinyint"}
 _TIMES = ("timestamp", "date", "time")
@@ -134,6 +135,8 @@ class Terms:
             return env.get(one.id, (f"?{one.name}", one.type or ""))
         if one.kind == "Literal":
             value = str(one.fields.get("value"))
+            if one.type == "binary" and value != "None":
+                value = hashlib.sha256(bytes(one.java().value())).hexdigest()[:16]
             if self._clock and _is_now(value, one.type or ""):
                 return f"now():{one.type}", one.type or ""
             return f"{_span(value) if one.type == 'interval' else value}:{one.type}", one.type or ""
@@ -167,9 +170,9 @@ class Terms:
             case "Cast":
                 return self._cast(one, env, texts[0])
             case "NamedLambdaVariable":
-                return one.name
+                return re.sub(r"_\d+$", "", one.name)  # PySpark numbers them
             case _ if "Subquery" in kind:
-                return f"{kind}({_digest(str(one.java().plan().canonicalized().toString()))})"
+                return f"{kind}({_digest(_subquery(one))})"
             case _ if "func" in one.fields:  # a Python function
                 return f"py#{self.print_of(one)}({','.join(texts)}):{one.type}"
             case _ if kind in _TURNED:
@@ -415,8 +418,22 @@ def _is_now(value: str, kind: str) -> bool:
         moment = datetime.fromisoformat(value)
     except ValueError:
         return False
+    if kind.startswith("timestamp") and moment.microsecond % 1_000:
+        return True  # made of a clock's moment, however far from it
     away = moment.replace(tzinfo=UTC).timestamp() - time.time()
-    return abs(away) < 2 * 86_400  # written in some time zone, or as a day
+    return abs(away) < (400 if kind == "date" else 2) * 86_400
+
+
+def _subquery(one: Parsed) -> str:
+    """A subquery as text, with what its leaves hold or are read from."""
+    plan = one.java().plan()
+    leaves = plan.collectLeaves()
+    told = [str(plan.canonicalized().toString())]
+    for i in range(leaves.length()):
+        leaf = leaves.apply(i)
+        local = leaf.nodeName() == "LocalRelation"
+        told.append(str(leaf.data().toString()) if local else read_from(leaf))
+    return "\n".join(told)
 
 
 def _digest(text: str) -> str:

@@ -36,8 +36,9 @@ def unpickled(function: Any) -> Any:
     return found[0] if isinstance(found, tuple) else found
 
 
-def declared(processor: Any) -> dict[str, str]:
-    """The state variables of a processor, from its `init`; what its source says, if that fails."""
+def declared(processor: Any) -> tuple[dict[str, str], bool]:
+    """The state variables of a processor, from its `init`, and True; what its source says, if that
+    fails."""
     handle = _Handle()
     try:
         processor.init(handle)
@@ -45,8 +46,8 @@ def declared(processor: Any) -> dict[str, str]:
         trees = [ast.parse(textwrap.dedent(inspect.getsource(c))) for c in _classes(processor)]
         calls = (c for tree in trees for c in ast.walk(tree) if isinstance(c, ast.Call))
         code = _read(calls)
-        return {name: "ageing" if name in code.ageing else "" for name in code.states}
-    return handle.found
+        return {name: "ageing" if name in code.ageing else "" for name in code.states}, False
+    return handle.found, True
 
 
 class Declared:
