@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import re
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 from evertable.spark.code_prints import CodePrints
+from evertable.spark.constants import is_now, literal_and_other, one_of, span, zoned
 from evertable.spark.leaves import read_from
 
 Env = dict[int, tuple[str, str]]  # id of a column -> what it is made from, its type
@@ -137,9 +136,9 @@ class Terms:
             value = str(one.fields.get("value"))
             if one.type == "binary" and value != "None":
                 value = hashlib.sha256(bytes(one.java().value())).hexdigest()[:16]
-            if self._clock and _is_now(value, one.type or ""):
+            if self._clock and is_now(value, one.type or ""):
                 return f"now():{one.type}", one.type or ""
-            return f"{_span(value) if one.type == 'interval' else value}:{one.type}", one.type or ""
+            return f"{span(value) if one.type == 'interval' else value}:{one.type}", one.type or ""
         if one.kind == "AggregateExpression":
             return self._aggregate(one, env), self._type_of(one.inputs[0], env)
         return self._text(one, env), self._type_of(one, env)
@@ -164,9 +163,9 @@ class Terms:
                     texts.append(f"None:{self._type_of(one, env) or 'void'}")
                 return f"Case({','.join(texts)})"
             case "In":
-                return _one_of(texts[0], texts[1:])
+                return one_of(texts[0], texts[1:])
             case "InSet":
-                return _one_of(texts[0], self._set_of(one))
+                return one_of(texts[0], self._set_of(one))
             case "Cast":
                 return self._cast(one, env, texts[0])
             case "NamedLambdaVariable":
@@ -243,10 +242,10 @@ class Terms:
         parts = sorted({self.typed(part, env)[0] for part in _flat(one, one.kind)})
         if one.kind == "Or":
             equal = [re.fullmatch(r"EqualTo\((.*)\)", part) for part in parts]
-            split = [_literal_and_other(match[1]) for match in equal if match]
+            split = [literal_and_other(match[1]) for match in equal if match]
             if len(split) == len(parts) and all(split) and len({s[1] for s in split if s}) == 1:
                 told = [s for s in split if s]
-                return _one_of(told[0][1], [s[0] for s in told])
+                return one_of(told[0][1], [s[0] for s in told])
         return f"{one.kind}({','.join(parts)})" if len(parts) > 1 else parts[0]
 
     def _aggregate(self, one: Parsed, env: Env) -> str:
@@ -300,7 +299,7 @@ class Terms:
         if source == target:
             return text
         timed = target.startswith(_TIMES) or source.startswith(_TIMES)
-        zone = f"@{one.fields.get('timeZoneId')}" if timed and _zoned(source, target) else ""
+        zone = f"@{one.fields.get('timeZoneId')}" if timed and zoned(source, target) else ""
         return f"Cast({text} as {target}{zone})"
 
     def _field_of_record(self, one: Parsed, record: str) -> str:
@@ -396,34 +395,6 @@ class Terms:
         return f"window({texts[0]},size={end - begin},slide={slide},at={at})"
 
 
-_UNITS = {
-    "day": 86_400_000_000, "hour": 3_600_000_000, "minute": 60_000_000, "second": 1_000_000,
-    "millisecond": 1_000, "microsecond": 1,
-}  # fmt: skip
-
-
-def _span(text: str) -> str:
-    """`5 minutes` as microseconds; what has months in it as it is."""
-    parts = re.findall(r"(-?\d+(?:\.\d+)?) (\w+?)s?\b", text)
-    if not parts or any(unit not in _UNITS for _, unit in parts):
-        return text
-    return str(round(sum(float(number) * _UNITS[unit] for number, unit in parts)))
-
-
-def _is_now(value: str, kind: str) -> bool:
-    """Whether a constant is the moment at which Spark planned the query."""
-    if not kind.startswith(("date", "timestamp")):
-        return False
-    try:
-        moment = datetime.fromisoformat(value)
-    except ValueError:
-        return False
-    if kind.startswith("timestamp") and moment.microsecond % 1_000:
-        return True  # made of a clock's moment, however far from it
-    away = moment.replace(tzinfo=UTC).timestamp() - time.time()
-    return abs(away) < (400 if kind == "date" else 2) * 86_400
-
-
 def _subquery(one: Parsed) -> str:
     """A subquery as text, with what its leaves hold or are read from."""
     plan = one.java().plan()
@@ -455,33 +426,6 @@ def _offset(one: Parsed) -> int:
         total += number if one.kind == "Add" else -number
         one = one.inputs[0]
     return total
-
-
-def _zoned(source: str, target: str) -> bool:
-    """Whether a cast between these depends on the time zone."""
-    if {source, target} <= {"date", "string"} or (
-        "timestamp_ntz" in (source, target)
-        and ("string" in (source, target) or "date" in (source, target))
-    ):
-        return False
-    numbers = ("bigint", "int", "double", "float", "smallint", "tinyint", "decimal")
-    return not source.startswith(numbers) and not target.startswith(numbers)
-
-
-def _one_of(text: str, values: Sequence[str]) -> str:
-    found = sorted(set(values))
-    if len(found) == 1:
-        return f"EqualTo({','.join(sorted([text, found[0]]))})"
-    return f"In({text};{','.join(found)})"
-
-
-def _literal_and_other(inner: str) -> tuple[str, str] | None:
-    """`5:int,s.k:int` of an equality: the constant, and what it is compared with."""
-    match = re.fullmatch(r"([^(),]*:(?:int|bigint|string|double|date|boolean)),(.+)", inner)
-    if match and "." not in match[1].partition(":")[0]:
-        return match[1], match[2]
-    match = re.fullmatch(r"(.+),([^(),.]*:(?:int|bigint|string|double|date|boolean))", inner)
-    return (match[2], match[1]) if match else None
 
 
 def _flat(one: Parsed, kind: str) -> Iterator[Parsed]:
