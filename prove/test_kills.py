@@ -62,8 +62,8 @@ AT_POINTS = [
     if batch < BATCHES or table == "windowed"
 ]
 MANY = {
-    "test_killed_at_a_named_moment": ("table, point, batch", AT_POINTS, 5),
-    "test_killed_at_random_moments": ("seed", list(range(7)), 4),
+    "test_killed_at_a_named_moment": ("table, point, batch", AT_POINTS, 9),
+    "test_killed_at_random_moments": ("seed", list(range(7)), 7),
     "test_file_tables_killed_at_a_named_moment": (
         "table, point, batch",
         [
@@ -73,7 +73,7 @@ MANY = {
             for point in Fault
             if batch < BATCHES or table == "windowed_files"
         ],
-        7,
+        11,
     ),
 }  # fmt: skip
 

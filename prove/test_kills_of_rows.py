@@ -83,7 +83,7 @@ MANY = {
             for table in ("totals", "both", "windowed")
             for point in Fault
         ],
-        5,
+        8,
     ),
     "test_killed_at_random_moments": ("seed", list(range(7)), 7),
 }

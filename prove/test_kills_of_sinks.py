@@ -103,12 +103,12 @@ POINTS = [
     if batch < BATCHES or table == "windowed"
 ]
 MANY = {
-    "test_killed_at_a_named_moment": ("kind, table, point, batch", POINTS, 19),
+    "test_killed_at_a_named_moment": ("kind, table, point, batch", POINTS, 31),
     "test_killed_at_random_moments": (
-        "kind, seed", [(kind, seed) for seed in range(7) for kind in KINDS], 12,
+        "kind, seed", [(kind, seed) for seed in range(7) for kind in KINDS], 18,
     ),
     "test_the_server_is_stopped_at_once": (
-        "kind, seed", [(kind, seed) for seed in range(1, 4) for kind in ("postgres", "staged")], 3,
+        "kind, seed", [(kind, seed) for seed in range(1, 4) for kind in ("postgres", "staged")], 6,
     ),
 }  # fmt: skip
 

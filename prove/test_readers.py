@@ -32,7 +32,7 @@ tables:
     sink: SINK
 """
 KINDS = ["embedded", "postgres", "staged", "kafka", "files", "own"]
-MANY = {"test_a_reader_sees_whole_batches": ("kind", KINDS, 1)}
+MANY = {"test_a_reader_sees_whole_batches": ("kind", KINDS, 2)}
 
 
 class Reader:
