@@ -582,6 +582,7 @@ def test_the_demo_ends_with_1_if_a_row_is_another(tmp_path, spark):
         assert demo._compare(pipeline, now) == equal, sql
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("after", [0.6, 1.2])
 def test_ctrl_c_while_spark_starts_leaves_nothing_running(tmp_path, running, after):
     import psutil
@@ -625,6 +626,7 @@ def test_check_starts_nothing_though_a_script_runs_its_pipeline(tmp_path):
     assert not (tmp_path / ".evertable").exists()
 
 
+@pytest.mark.long
 def test_drop_of_a_table_that_is_in_the_file_no_more(tmp_path):
     finite(tmp_path)
     assert evertable("run", cwd=tmp_path).returncode == 0

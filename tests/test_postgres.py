@@ -361,6 +361,7 @@ def test_staged_rows_that_a_crash_of_the_server_took_are_noticed(kit, db, monkey
     assert db.sql("SELECT * FROM @") == [("a", 1)]
 
 
+@pytest.mark.long
 def test_a_batch_that_the_driver_does_not_take_is_staged(kit, db):
     feed(kit, ("a", 1))
     pipeline(kit, db, "SELECT k, i FROM s LATERAL VIEW explode(sequence(1L, 300000L)) e AS i")

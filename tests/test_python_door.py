@@ -152,6 +152,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("command", [["pipeline.py"], ["-m", "evertable", "run", "pipeline.py"]])
 def test_a_script_runs_by_python_and_by_evertable_run(tmp_path, command):
     (tmp_path / "pipeline.py").write_text(SCRIPT)

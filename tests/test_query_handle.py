@@ -97,6 +97,7 @@ def test_a_listener_that_fails_harms_nobody(kit, pipeline, caplog):
     assert "a listener of started failed" in caplog.text
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("command", [["pipeline.py"], ["-m", "evertable", "run"]])
 def test_listeners_of_a_script_hear_however_it_is_run(tmp_path, command):
     (tmp_path / "in").mkdir()

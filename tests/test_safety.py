@@ -202,6 +202,7 @@ def listens(process):
     return [c.laddr for c in connections if c.status == psutil.CONN_LISTEN]
 
 
+@pytest.mark.long
 def test_nothing_listens_beyond_loopback_in_local_mode(tmp_path):
     (tmp_path / "p.yaml").write_text("""
 name: p

@@ -172,6 +172,7 @@ def test_a_batch_without_rows(target):
     assert pairs(target) == [("a", 1), ("a", 3)]
 
 
+@pytest.mark.long
 def test_a_million_rows(target):
     feed(target, ("a", 1))
     run(target, "SELECT k, explode(sequence(1L, 1000000L)) AS n FROM s")

@@ -129,6 +129,7 @@ def test_an_edit_that_changes_a_type_is_refused_and_other_columns_come_and_go(ki
     assert kit.rows("t", "k, n") == [("a", None), ("b", 2), (None, 3)]
 
 
+@pytest.mark.long
 def test_readers_in_other_processes_see_whole_batches_only(kit):
     """A reader in a loop while 60 batches of 50 rows are written: no error, no torn batch."""
     for n in range(60):

@@ -200,6 +200,7 @@ WINDOW = "SELECT window(at, '5 minutes') AS w, k, count(*) AS c, sum(n) AS n FRO
 ROWS = {"k": st.sampled_from("ab"), "at": times("12:00", "13:00"), "n": st.integers(0, 9)}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("query", "mode"),
     [
@@ -524,6 +525,7 @@ def stranger(pytester, spark, monkeypatch):
     return run
 
 
+@pytest.mark.long
 def test_the_examples_of_the_docs_pass_as_they_stand(stranger):
     page = (Path(__file__).parents[1] / "docs/testing.md").read_text()
     blocks = re.findall(r"```(python|yaml)\n(.*?)```", page, re.DOTALL)

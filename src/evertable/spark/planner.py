@@ -203,6 +203,25 @@ def query_of(frame: DataFrame) -> Query:
     return Query(analyzed(frame))
 
 
+def fingerprint(frame: DataFrame) -> str:
+    """A query and the confs that it is planned by, without the numbers of this one building of it;
+    empty where code of the user's is in it, which this does not tell apart."""
+    text = str(analyzed(frame).toString())
+    if re.search(r"Python|Pandas|Arrow", text):
+        return ""
+    conf: Any = frame.sparkSession.conf
+    confs = [conf.get(name, "") for name in _PLANNED_BY]
+    text = re.sub(r"#\d+L?|[0-9a-f]{8}-[0-9a-f-]{27}|@[0-9a-f]+", "", text)
+    return "\n".join([*confs, text])
+
+
+_PLANNED_BY = (
+    "spark.sql.shuffle.partitions", "spark.sql.streaming.multipleWatermarkPolicy",
+    "spark.sql.streaming.stateStore.providerClass", "spark.sql.ansi.enabled",
+    "spark.sql.session.timeZone",
+)  # fmt: skip
+
+
 def windows_for_ever(frame: DataFrame) -> bool:
     """Whether a query groups by windows of time and nothing says when one is over."""
     return any(
