@@ -126,7 +126,9 @@ def analyse_table(
     if errors_of(findings):
         raise Refused(*findings)
     promises = tuple(targets.promise(pipeline, table, spec) for spec in table.sinks)
-    seen = foresee(session, pipeline, table, built, promises, sources, unfit, shaped=shaped)
+    seen = foresee(
+        session, pipeline, table, built, promises, sources, unfit, shaped=shaped, played=played
+    )
     findings += [*failures(seen), *check_plan(seen)]
     if errors_of(findings):
         raise Refused(*findings)

@@ -33,12 +33,13 @@ def foresee(
     unfit: str = "",
     *,
     shaped: bool = False,
+    played: bool = False,
 ) -> Foreseen:
     """The facts that rules about a table's plan judge by."""
     context = session.sparkContext
     return Foreseen(
         table,
-        Plan(unknown=unfit) if unfit else _plan(table, built, shaped),
+        Plan(unknown=unfit) if unfit else _plan(table, built, shaped, played),
         lossy=tuple(s.name for s in built.streams if not sources[s.format].replays),
         twice=built.twice,
         targets=tuple(
@@ -62,22 +63,15 @@ def failures(seen: Foreseen) -> Iterator[Finding]:
             yield replace(finding, detail=finding.detail or "Spark says so in the first batch only")
 
 
-# What was said of queries, for a process that asks the same many times over: tests of a pipeline.
+# What was said of queries whose sources are played: tests say the same pipeline again and again.
 _known: dict[object, Plan] = {}
-_remembers = False
 
 
-def remember() -> None:
-    """From now on a query that is the same gets the plan that it got before."""
-    global _remembers
-    _remembers = True
-
-
-def _plan(table: Table, built: Built, shaped: bool) -> Plan:
+def _plan(table: Table, built: Built, shaped: bool, played: bool) -> Plan:
     """Spark's planner may not be what it was; then a table runs all the same."""
     key = None
     try:
-        if _remembers and not shaped and (query := planner.fingerprint(built.frame)):
+        if played and not shaped and (query := planner.fingerprint(built.frame)):
             key = query, table.output_mode, table.trigger.kind, tuple(built.texts.items())
             if key in _known:
                 return _known[key]

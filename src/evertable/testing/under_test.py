@@ -15,7 +15,6 @@ from evertable.model.names import did_you_mean
 from evertable.model.pipeline import Pipeline, Static, Stream
 from evertable.model.storage import Storage
 from evertable.run.faults import Fault
-from evertable.run.foresight import remember
 from evertable.run.runner import chosen, make_storage
 from evertable.sources.registry import SOURCES
 from evertable.spark.hops import as_stream, tables_read, upstream_first
@@ -49,7 +48,6 @@ class PipelineUnderTest:
         self._original = pipeline
         self._touched = touched
         self._statics: dict[str, Static] = {}
-        remember()  # a test says its pipeline anew each time
         self._begin()
 
     def _begin(self) -> None:
