@@ -210,7 +210,7 @@ def fingerprint(frame: DataFrame) -> str:
     if re.search(r"Python|Pandas|Arrow", text):
         return ""
     conf: Any = frame.sparkSession.conf
-    confs = [conf.get(name, "") for name in _PLANNED_BY]
+    confs = [str(conf.get(name)) for name in _PLANNED_BY]
     text = re.sub(r"#\d+L?|[0-9a-f]{8}-[0-9a-f-]{27}|@[0-9a-f]+", "", text)
     return "\n".join([*confs, text])
 
