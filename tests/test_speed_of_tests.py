@@ -29,9 +29,9 @@ def test_sixty_windowed_tests_take_less_than_a_minute(pipeline_of):
 
     for _ in range(10):
         one_test()
-    # Other users of the machine only ever make it slower: one of three rounds has to show it.
+    # Other users of the machine only ever make it slower: one of four rounds has to show it.
     rounds = []
-    while len(rounds) < 3:
+    while len(rounds) < 4:
         took = [one_test() for _ in range(60)]
         rounds.append((statistics.median(took), sum(took)))
         if rounds[-1][0] < 0.7 and rounds[-1][1] < 60:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from evertable.testing.under_test import PipelineUnderTest
 
 _STEP = "1 millisecond"
-FEW = {"spark.sql.shuffle.partitions": "2"}  # few rows on many cores would wait for empty tasks
+FEW = {"spark.sql.shuffle.partitions": "1"}  # of few rows most tasks would be empty
 
 
 class Struck(Exception):
